@@ -20,7 +20,7 @@ def lines(path):
     return list(read_lines(path))
 
 
-def prepare(text, out, tokens, size, lowercase, jobs, **more):
+def prepare(text, out, tokens, size, lowercase=True, jobs=1, **more):
     return prepare_with(PreparationSettings(tokens, size, lowercase, **more), text, out, jobs)
 
 

@@ -1,6 +1,5 @@
 """etads-control: bins of lengths against an exhaustive search, control words through tokenisers, refusals."""
 
-import json
 import random
 from collections import Counter
 from unittest import mock
@@ -9,34 +8,30 @@ import corpora
 import pytest
 from etads_preprocess import control
 from etads_preprocess.control import ControlWords, LengthBins, count_summary_words, main
-from etads_preprocess.corpus import main as corpus
 from etads_preprocess.readers.cnndm import _find_newspaper
-from preparation import lines
 from programs import as_program
 from seeds import shifted
+from test_readers import lines, refused, run, stories
 
 from fairseq_etads.files import outputs
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.tokenizer import TextTokenizer, TextTokenizerConfig
 
 main = as_program(main)
-corpus = as_program(corpus)
 
 SIZES = {"train": 40, "valid": 6, "test": 5}
 
 
-def write_text(folder, lengths=None, seed=0):
-    """Splits of documents with summaries of 1 to 20 words; two origins."""
-    r = random.Random(shifted(seed))
-    folder.mkdir(parents=True, exist_ok=True)
+def write_text(folder, lengths=range(1, 21)):
+    """Splits of documents with summaries of the lengths in turn; two origins."""
+    r = random.Random(shifted(0))
     for split, size in SIZES.items():
-        counts = lengths or [1 + number % 20 for number in range(size)]
-        summaries = [" ".join(f"w{r.randint(1, 9)}" for _ in range(count)) for count in counts]
-        documents = [" ".join(f"w{r.randint(1, 9)}" for _ in range(12)) for _ in counts]
-        for name, made in (("source", documents), ("target", summaries)):
-            (folder / f"{split}.{name}").write_text("".join(f"{line} <q> w1\n" for line in made))
-        origins = ["CNN" if number % 3 else "dailymail" for number in range(len(counts))]
-        (folder / f"{split}.source.origin").write_text("".join(f"{name}\n" for name in origins))
+        counts = [lengths[number % len(lengths)] for number in range(size)]
+        for side, words in (("source", [12] * size), ("target", counts)):
+            made = (" ".join(f"w{r.randint(1, 9)}" for _ in range(count)) for count in words)
+            corpora.write(folder / f"{split}.{side}", "".join(f"{line} <q> w1\n" for line in made))
+        origins = ("CNN" if number % 3 else "dailymail" for number in range(size))
+        corpora.write(folder / f"{split}.source.origin", "".join(f"{name}\n" for name in origins))
     return folder
 
 
@@ -58,36 +53,30 @@ def test_bins_hold_as_equally_many_as_can_be(seed):
     assert bins.find_bin_number(5000) == len(bins.longest), "longer than any of the training"
 
 
-def test_training_documents_get_the_words_of_their_references(tmp_path, capsys):
+def test_documents_get_the_words_of_their_references_unless_these_must_not_be_known(tmp_path, capsys):
     text = write_text(tmp_path / "text")
+    (text / "test.target.1").write_text("another\n" * SIZES["test"])
     main([str(text), str(tmp_path / "out"), "--length-bins", "4", "--by-origin"])
-    assert "valid with the lengths of its references, so not for scores" in capsys.readouterr().out
+    assert "so not for scores" in capsys.readouterr().out
     control = ControlWords.read(tmp_path / "out")
     assert control.bins.counts == [10] * 4
     for split in SIZES:
         assert lines(tmp_path / "out" / f"{split}.target") == lines(text / f"{split}.target")
         documents, summaries = (lines(text / f"{split}.{side}") for side in ("source", "target"))
         for number, line in enumerate(lines(tmp_path / "out" / f"{split}.source")):
-            first, second, rest = line.split(" ", 2)
-            assert first == f"lengthbin{control.bins.find_bin_number(count_summary_words(summaries[number]))}"
-            assert second == ("origincnn" if number % 3 else "origindailymail")
-            assert rest == documents[number]
+            length = f"lengthbin{control.bins.find_bin_number(count_summary_words(summaries[number]))}"
+            origin = "origincnn" if number % 3 else "origindailymail"
+            assert line == f"{length} {origin} {documents[number]}"
 
-
-def test_words_are_fixed_where_the_reference_must_not_be_known(tmp_path, capsys):
-    text = write_text(tmp_path / "text")
-    (text / "test.target.1").write_text("another\n" * SIZES["test"])
-    main([str(text), str(tmp_path / "out"), "--length-bins", "4", "--by-origin"])
-    capsys.readouterr()
     (text / "test.source.origin").unlink()  # no option needs this file
     like = ["--like", str(tmp_path / "out"), "--subset", "test", "--length", "3", "--origin", "CNN"]
     main([str(text), str(tmp_path / "fixed"), *like])
-    assert "not for scores" not in capsys.readouterr().out
+    assert "so not for scores" not in capsys.readouterr().out
     got = lines(tmp_path / "fixed" / "test.source")
     assert got == [f"lengthbin3 origincnn {line}" for line in lines(text / "test.source")]
     names = {path.name for path in (tmp_path / "fixed").iterdir()}
     assert names == {"test.source", "test.target", "test.target.1", "control.json", "SHA256SUMS"}
-    assert ControlWords.read(tmp_path / "fixed") == ControlWords.read(tmp_path / "out")
+    assert ControlWords.read(tmp_path / "fixed") == control
 
 
 def test_references_of_an_earlier_text_are_deleted(tmp_path, monkeypatch):
@@ -113,18 +102,13 @@ def refusal(argv, capsys):
     return capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "argv",
-    [
-        *("--length-bins 1", "--length-bins 0", "--length 11", "--by-origin --origin bbc", "--like nowhere"),
-        *("--by-origin --length-bins 0 --length 2", "--origin cnn"),
-    ],
-)
-def test_impossible_options_are_refused(argv, tmp_path, capsys):
+def test_impossible_options_are_refused(tmp_path, capsys):
     """The last option is the one that is named."""
-    words = argv.split()
-    error = refusal([write_text(tmp_path / "text"), tmp_path / "out", *words], capsys)
-    assert " ".join(words[-2:]) in error
+    text = write_text(tmp_path / "text")
+    of_lengths = ("--length-bins 1", "--length-bins 0", "--length 11", "--by-origin --length-bins 0 --length 2")
+    for options in (*of_lengths, "--by-origin --origin bbc", "--origin cnn", "--like nowhere"):
+        words = options.split()
+        assert " ".join(words[-2:]) in refusal([text, tmp_path / "out", *words], capsys)
 
 
 def test_an_output_has_the_control_words_of_one_setting(tmp_path, monkeypatch, capsys):
@@ -153,15 +137,14 @@ def test_text_that_does_not_fit_is_refused(tmp_path, capsys):
     assert "is damaged or was changed" in refusal([text, tmp_path / "x", "--like", out], capsys)
     (out / "SHA256SUMS").unlink()
     assert "control.json is damaged" in refusal([text, tmp_path / "x", "--like", out], capsys)
-    origins = text / "valid.source.origin"
-    for content, words in (
-        ("cnn\n", "valid.source.origin has 1 lines, fewer than"),
-        ("new york\n" * SIZES["valid"], '"new york" is not one word of letters and digits'),
-        ("bbc\n" * SIZES["valid"], 'no training document has the origin "bbc"'),
+    for origins, words in (
+        (["cnn"], "valid.source.origin has 1 lines, fewer than"),
+        (["new york"] * SIZES["valid"], '"new york" is not one word'),
+        (["bbc"] * SIZES["valid"], 'the origin "bbc"'),
     ):
-        origins.write_text(content)
+        (text / "valid.source.origin").write_text("\n".join(origins) + "\n")
         assert words in refusal([text, tmp_path / "x", "--by-origin"], capsys)
-    same = write_text(tmp_path / "same", lengths=[4] * 7)
+    same = write_text(tmp_path / "same", lengths=[4])
     assert "cannot be divided into two bins" in refusal([same, tmp_path / "x"], capsys)
 
 
@@ -172,23 +155,15 @@ def test_tokenisers_leave_control_words_whole(words):
         assert tokenizer.encode(f"{given} The end.").split()[0] == given
 
 
-def test_cnndm_says_which_newspaper_a_story_is_from(tmp_path):
-    raw = corpora.cnndm(tmp_path / "raw", (6, 2, 2))
-    folders = [str(raw / name / "stories") for name in ("cnn", "dailymail")]
-    options = ["cnndm", "--stories", *folders, "--urls", str(raw / "url_lists"), "--expect", "any", "--jobs", "1"]
-    corpus([*options, "--keep-origin", "--out", str(tmp_path / "text")])
-    found = [lines(tmp_path / "text" / f"{split}.source.origin") for split in SIZES]
+def test_cnndm_says_which_newspaper_a_story_is_from(tmp_path, capsys):
+    raw, out, more = corpora.cnndm(tmp_path / "raw"), tmp_path / "out", ["--expect", "any", "--keep-origin"]
+    text, report = run(tmp_path, *stories(raw, "cnn", "dailymail"), *more)
+    found = [lines(text / f"{split}.source.origin") for split in SIZES]
     assert found == [["dailymail", "cnn"] * 2 + ["dailymail"], *[["dailymail", "cnn"]] * 2], "the last has no text"
-    report = json.loads((tmp_path / "text" / "report.json").read_text())
     assert "train.source.origin" in report["splits"]["train"]["files"]
-    main([str(tmp_path / "text"), str(tmp_path / "out"), "--length-bins", "0", "--by-origin"])
-    assert lines(tmp_path / "out" / "test.source")[0].startswith("origindailymail ")
-    renamed = raw / "other"
-    (raw / "cnn" / "stories").rename(renamed)
-    with pytest.raises(SystemExit):
-        corpus([*options[:2], str(renamed), *options[3:], "--keep-origin", "--out", str(tmp_path / "text2")])
-
-
-def test_an_address_says_more_than_a_folder(tmp_path):
+    main([str(text), str(out), "--length-bins", "0", "--by-origin"])
+    assert lines(out / "test.source")[0].startswith("origindailymail ")
+    (raw / "cnn").rename(raw / "other")
+    refused(tmp_path / "renamed", capsys, *stories(raw, "other", "dailymail"), *more)
     for url, name in (("http://www.cnn.com/x", "cnn"), ("http://www.dailymail.co.uk/cnn", "dailymail")):
         assert {_find_newspaper(url, tmp_path / folder / "stories") for folder in ("cnn", "dailymail")} == {name}

@@ -2,8 +2,10 @@
 
 import contextlib
 import gzip
+import hashlib
 import json
 import lzma
+import shutil
 from collections import Counter
 from types import SimpleNamespace
 
@@ -15,7 +17,6 @@ from etads_preprocess.debian import (
     assign_groups_to_splits,
     find_split_overlaps,
     group_related_pairs,
-    select_pairs,
     stem_package_name,
 )
 
@@ -58,10 +59,11 @@ Description-en: viewer for caf\xe9 menus
 """
 
 
-def corpus(n=40):
-    """Translation-en and Packages texts of n programs: foo-i with a library, and two versions of bar-i."""
+@pytest.fixture
+def indexes(tmp_path):
+    """Options naming indexes of 40 programs: foo-i with a library, and two versions of bar-i."""
     translation, packages = [], []
-    for i in range(n):
+    for i in range(40):
         # Letters are used, because digits would be masked.
         word = "".join(chr(ord("a") + int(digit)) for digit in str(100 + i))
         shared = f"The {word} program converts {word} pictures to a {word} format, and back again if needed."
@@ -74,15 +76,9 @@ def corpus(n=40):
             first = shared + "\n .\n " if "foo" in name else ""
             translation.append(f"Package: {name}\nDescription-en: {name} synopsis\n {first}{extra} {name}\n")
             packages.append(f"Package: {name}\nVersion: 1\n" + (f"Source: {source}\n" if source else ""))
-    return "\n".join(translation), "\n".join(packages)
-
-
-@pytest.fixture
-def indexes(tmp_path):
-    """Options naming the indexes of ``corpus()``, as plain files."""
-    for name, content in zip(("Translation-en", "Packages"), corpus()):
-        (tmp_path / name).write_text(content, encoding="utf-8")
-    inputs = ["--translation", str(tmp_path / "Translation-en"), "--packages", str(tmp_path / "Packages")]
+    (tmp_path / "Translation-en").write_text("\n".join(translation))
+    (tmp_path / "Packages").write_text("\n".join(packages))
+    inputs = ["--translation", tmp_path / "Translation-en", "--packages", tmp_path / "Packages"]
     return [*inputs, "--valid-size", "20", "--test-size", "20"]
 
 
@@ -99,8 +95,7 @@ def read(out):
     splits = {}
     for split in debian.SPLITS:
         sides = [(out / f"{split}.{end}").read_text(encoding="utf-8").split("\n") for end in debian.ENDS]
-        assert len(sides[0]) == len(sides[1]) == len(sides[2])
-        assert [side.pop() for side in sides] == ["", "", ""]
+        assert [side.pop() for side in sides] == ["", "", ""] and len({*map(len, sides)}) == 1
         splits[split] = [DescriptionPair(*p.split("\t"), (s,), t) for s, t, p in zip(*sides)]
     return splits
 
@@ -111,27 +106,18 @@ def pairs_of(data):
     return {name: debian.split_description(value, Counter()) for name, value in found}
 
 
-# Reading and text
-
-
 def test_paragraphs_and_lists_become_one_readable_line():
     first = "Alpha edits files that are wrapped over lines."
     second = "It can: open files, even those of other programs; save them. Everything is undone with one key."
     assert pairs_of(TRANSLATION)["alpha"] == ("editor for alpha files", (first, second))
-
-
-@pytest.mark.parametrize(
-    ("lines", "expected"),
-    [
-        ([" Verbatim:", "   a  =  b", "   c"], ("Verbatim: a = b c",)),
-        ([" A sentence wrapped", " - with a dash - here."], ("A sentence wrapped - with a dash - here.",)),
-        ([" Has:", " - one", " - two", " words"], ("Has: one; two words.",)),
-        (["  * one, and", "  * two!"], ("one, and two!",)),
-        ([" .", " text", " .", " .", " more", " ."], ("text", "more")),
-    ],
-)
-def test_lines_are_joined(lines, expected):
-    assert debian.split_description("\n".join(["synopsis", *lines]), Counter())[1] == expected
+    for lines, expected in (
+        (" Verbatim:\n   a  =  b\n   c", ("Verbatim: a = b c",)),
+        (" A sentence wrapped\n - with a dash - here.", ("A sentence wrapped - with a dash - here.",)),
+        (" Has:\n - one\n - two\n words", ("Has: one; two words.",)),
+        ("  * one, and\n  * two!", ("one, and two!",)),
+        (" .\n text\n .\n .\n more\n .", ("text", "more")),
+    ):
+        assert debian.split_description(f"synopsis\n{lines}", Counter())[1] == expected
 
 
 def test_bad_bytes_are_replaced_and_counted_and_control_characters_go():
@@ -151,40 +137,23 @@ def test_names_of_source_packages():
     assert all(map(stem_package_name, ("2048", "-dev", "lib", "r-"))), "an empty stem would join packages"
 
 
-def test_drops_are_counted_by_reason():
-    found = {name: pair for name, pair in pairs_of(TRANSLATION).items() if name != "unread"}
-    _, paragraphs = found["alpha"]
-    found["alpha-copy"], found["alpha-other"] = found["alpha"], ("another", (paragraphs[0].upper(), *paragraphs[1:]))
-    pairs = [DescriptionPair(name, name, paragraphs, synopsis) for name, (synopsis, paragraphs) in found.items()]
-    kept, dropped = select_pairs(pairs, DebianOptions())
-    assert [p.package for p in kept] == ["alpha", "latin"]
-    expected = dict.fromkeys(("duplicate pair", "duplicate document", "empty description", "empty synopsis"), 1)
-    assert dropped == {**expected, "transitional or dummy package": 2}
-
-
 def test_report_accounts_for_every_stanza(tmp_path, indexes):
-    (tmp_path / "more").write_bytes(TRANSLATION)
+    alpha = TRANSLATION.split(b"\n\n")[0]
+    other = alpha.replace(b"editor for", b"another").replace(b" Alpha", b" ALPHA")
+    (tmp_path / "more").write_bytes(b"\n".join([TRANSLATION, alpha, b"", other]))
     assert run(tmp_path / "out", *indexes, "--translation", tmp_path / "more", "--train-size", "50") == 0
     report = json.loads((tmp_path / "out/report.json").read_text(encoding="utf-8"))
     used = sum(about["pairs"] for about in report["splits"].values())
-    assert report["stanzas"] == used + sum(report["dropped"].values()) == 167
+    assert report["stanzas"] == used + sum(report["dropped"].values()) == 169
     assert report["undecodable"] == 2
-    assert report["dropped"]["no Package or Description-en field"] == 1
+    assert report["dropped"] == {
+        **dict.fromkeys(("duplicate pair", "duplicate document", "empty description", "empty synopsis"), 1),
+        **{"transitional or dummy package": 2, "no Package or Description-en field": 1},
+        "no room in any split": 160 + 2 - used,
+    }
     assert report["splits"]["train"]["pairs"] == 50
-    written = {name: (tmp_path / "out" / name).read_bytes() for name in debian.OUTPUTS}
-    assert {name: debian.compute_sha256(content) for name, content in written.items()} == report["outputs"]
-
-
-def test_a_source_package_and_its_versions_are_in_one_split(tmp_path, indexes):
-    assert run(tmp_path / "out", *indexes) == 0
-    splits = read(tmp_path / "out")
-    assert [len(splits[s]) for s in ("valid", "test")] == [20, 20]
-    home = {}
-    for split, pairs in splits.items():
-        for pair in pairs:
-            assert home.setdefault(pair.source_package.rstrip("12"), split) == split
-    assert len(home) == 80
-    assert find_split_overlaps(splits) == []
+    for name, digest in report["outputs"].items():
+        assert hashlib.sha256((tmp_path / "out" / name).read_bytes()).hexdigest() == digest
 
 
 def test_texts_merge_source_packages():
@@ -219,9 +188,17 @@ def test_large_groups_stay_out_of_valid_and_test():
     assert dropped["above --max-per-group"] == 5
 
 
-def test_same_input_same_bytes_whatever_its_order(tmp_path, indexes):
+def test_a_source_package_is_in_one_split_and_the_order_of_packages_changes_nothing(tmp_path, indexes):
     stanzas = (tmp_path / "Translation-en").read_text(encoding="utf-8").split("\n\n")
     assert run(tmp_path / "one", *indexes) == 0
+    splits = read(tmp_path / "one")
+    assert [len(splits[s]) for s in ("valid", "test")] == [20, 20]
+    home = {}
+    for split, pairs in splits.items():
+        for pair in pairs:
+            assert home.setdefault(pair.source_package.rstrip("12"), split) == split, "versions are apart"
+    assert len(home) == 80
+    assert find_split_overlaps(splits) == []
     (tmp_path / "Translation-en").write_text("\n\n".join(reversed(stanzas)), encoding="utf-8")
     assert run(tmp_path / "two", *indexes) == 0
     assert run(tmp_path / "three", *indexes, "--seed", "2") == 0
@@ -229,24 +206,18 @@ def test_same_input_same_bytes_whatever_its_order(tmp_path, indexes):
     assert one == two != three
 
 
-def test_a_second_run_is_skipped_and_another_corpus_is_kept(tmp_path, indexes, capsys):
+def test_another_corpus_and_that_before_an_interrupted_write_are_kept(tmp_path, indexes, monkeypatch, capsys):
     out = tmp_path / "out"
     assert run(out, *indexes) == 0
-    before = {p.name: p.stat().st_mtime_ns for p in out.iterdir()}
-    assert set(before) == {*debian.OUTPUTS, "report.json", "SHA256SUMS"}
+    times = {p.name: p.stat().st_mtime_ns for p in out.iterdir()}
+    assert set(times) == {*debian.OUTPUTS, "report.json", "SHA256SUMS"}
     assert run(out, *indexes) == 0
-    assert "up to date" in capsys.readouterr().err
-    assert {p.name: p.stat().st_mtime_ns for p in out.iterdir()} == before
+    assert {p.name: p.stat().st_mtime_ns for p in out.iterdir()} == times, "made again"
     assert run(out, *indexes, "--seed", "2") == 2
     (out / "test.source").write_text("edited\n", encoding="utf-8")
     assert run(out, *indexes) == 2
     assert "--force" in capsys.readouterr().err
     assert run(out, *indexes, "--force") == 0
-
-
-def test_an_interrupted_write_leaves_the_old_files(tmp_path, indexes, monkeypatch):
-    out = tmp_path / "out"
-    assert run(out, *indexes) == 0
     before = {p.name: p.read_bytes() for p in out.iterdir()}
 
     @contextlib.contextmanager
@@ -264,44 +235,34 @@ def test_an_interrupted_write_leaves_the_old_files(tmp_path, indexes, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "named"),
     [
-        (["--lists", "absent"], ["--lists absent", "apt-get update", "--sample"]),
-        (["--train-size", "-1"], ["--train-size -1"]),
-        (["--min-source-words", "9", "--max-source-words", "8"], ["--min-source-words 9", "--max-source-words 8"]),
-        (["--sample", "--seed", "3"], ["--sample"]),
-        (["--sample", "--lists", "."], ["--sample"]),
-        (["--translation", "damaged.gz"], ["damaged.gz: cannot be read"]),
-        (["--translation", "other"], ["no Description-en", "other"]),
-        (["--translation", "few"], ["--valid-size"]),
+        ("--lists absent", "--lists absent"),
+        ("--train-size -1", "--train-size -1"),
+        ("--min-source-words 9 --max-source-words 8", "--min-source-words 9"),
+        ("--sample --seed 3", "--sample"),
+        ("--translation damaged.gz", "damaged.gz"),
+        ("--translation other", "other"),
+        ("--translation few", "--valid-size"),
     ],
 )
-def test_errors_are_one_line(tmp_path, capsys, monkeypatch, arguments, words):
+def test_errors_are_one_line(tmp_path, capsys, monkeypatch, arguments, named):
     (tmp_path / "damaged.gz").write_bytes(gzip.compress(TRANSLATION)[:-20])
     (tmp_path / "other").write_text("something else", encoding="utf-8")
     (tmp_path / "few").write_bytes(TRANSLATION)
     monkeypatch.chdir(tmp_path)
-    assert run(tmp_path / "out", *arguments) == 2
-    lines = [line for line in capsys.readouterr().err.splitlines() if ": warning: " not in line]
-    assert len(lines) == 1 and lines[0].startswith("etads-debian: ")
-    assert all(word in lines[0] for word in words), lines
-    assert not (tmp_path / "out").exists()
+    assert run(tmp_path / "out", *arguments.split()) == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if ": warning: " not in line]
+    assert named in line and not (tmp_path / "out").exists()
 
 
-def test_sample_has_aligned_lines_and_no_text_in_two_splits(tmp_path):
-    assert run(tmp_path, "--sample") == 0
-    splits = read(tmp_path)
+def test_sample_has_no_text_in_two_splits_and_its_damage_is_noticed(tmp_path, monkeypatch, capsys):
+    assert run(tmp_path / "out", "--sample") == 0
+    splits = read(tmp_path / "out")
     assert {split: len(pairs) for split, pairs in splits.items()} == {"train": 12000, "valid": 500, "test": 500}
     assert find_split_overlaps(splits) == []
-    for pair in (p for pairs in splits.values() for p in pairs):
-        assert 20 <= len(pair.source.split()) <= 150
-        assert 3 <= len(pair.target.split()) <= 15
-
-
-def test_a_damaged_sample_is_noticed(tmp_path, monkeypatch, capsys):
-    for path in debian.SAMPLE.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    (tmp_path / "test.target.xz").write_bytes(lzma.compress(b"other\n"))
-    monkeypatch.setattr(debian, "SAMPLE", tmp_path)
-    assert run(tmp_path / "out", "--sample") == 2
+    sample = shutil.copytree(debian.SAMPLE, tmp_path / "sample")
+    (sample / "test.target.xz").write_bytes(lzma.compress(b"other\n"))
+    monkeypatch.setattr(debian, "SAMPLE", sample)
+    assert run(tmp_path / "damaged", "--sample") == 2
     assert "test.target.xz is damaged" in capsys.readouterr().err

@@ -8,46 +8,44 @@ from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
 
 main = as_program(main)
 
-BOUND = ["--target-size", "3", "--summaries", "good", "--target-dictionary", "t.txt"]
+BOUND = "--target-size 3 --summaries train.target --target-dictionary t.txt"
 
 
-def write(path, text):
-    path.write_text(text, encoding="utf-8")
-    return str(path)
+@pytest.fixture(autouse=True)
+def texts(tmp_path, monkeypatch):
+    (tmp_path / "train.source").write_text("a b b c c c c rare ünï\n\na b <unk> madeupword0007\n", encoding="utf-8")
+    (tmp_path / "train.target").write_text("b b zebra\n")
+    (tmp_path / "test.source").write_text("a new 新しい b madeupwords\n", encoding="utf-8")
+    (tmp_path / "bad").write_bytes(b"fine\nnot \xff fine\n")
+    monkeypatch.chdir(tmp_path)
 
 
-@pytest.fixture
-def texts(tmp_path):
-    return [
-        write(tmp_path / "train.source", "a b b c c c c rare ünï\n\na b <unk> madeupword0007\n"),
-        write(tmp_path / "train.target", "b b zebra\n"),
-        write(tmp_path / "test.source", "a new 新しい b madeupwords\n"),
-    ]
+def build(options, *names):
+    """Run the command; returns the dictionaries of the names."""
+    main([*options.split(), "--jobs", "1"])
+    return [SummarizationDictionary.load(name) for name in names]
 
 
-def test_frequent_words_are_known_and_every_other_word_of_a_document_follows_with_count_0(texts, tmp_path, capsys):
-    out = tmp_path / "dict.txt"
-    main([str(out), "--train", *texts[:2], "--documents", texts[2], "--size", "3", "--jobs", "1"])
-    assert "8 known words, 6 that can only be copied" in capsys.readouterr().out
-    dictionary = SummarizationDictionary.load(str(out))
+def test_frequent_words_are_known_and_every_other_word_of_a_document_follows_with_count_0(tmp_path):
+    options = "dict.txt --train train.source train.target --documents test.source --size 3"
+    (dictionary,) = build(options, "dict.txt")
     assert dictionary.symbols[4:8] == ["b", "c", "a", "madeupword0000"] and dictionary.known_words == 8
     assert dictionary.symbols[8:] == ["madeupwords", "new", "rare", "zebra", "ünï", "新しい"]
     assert set(dictionary.count[8:]) == {0}
-    assert not out.with_name("dict.txt.partial").exists()
+    assert not (tmp_path / "dict.txt.partial").exists()
+    (dictionary,) = build("dict.txt --train train.source train.target test.source --size -1", "dict.txt")
+    assert dictionary.known_words == len(dictionary) == 16
 
 
-def test_summaries_may_know_fewer_words_than_documents(texts, tmp_path, capsys):
+def test_summaries_may_know_fewer_words_than_documents(tmp_path):
     """Summaries' most frequent words come first, then the documents' other words, then the tail."""
-    out, of_summaries = tmp_path / "dict.txt", tmp_path / "target.txt"
+    options = "dict.txt --train train.source --summaries train.target --size 5 --target-dictionary target.txt"
+    source, target = build(f"{options} --target-size 4", "dict.txt", "target.txt")
+    assert target.known_words == 8 and target.symbols[4:6] == ["b", "zebra"], "there are only two"
+    assert source.symbols[8:11] == ["c", "a", "rare"] and source.known_words == 16
+
     (tmp_path / "train.target").write_text("zebra b b yak zebra zebra a madeupword0003\n")
-    main(
-        [str(out), "--train", texts[0], "--summaries", texts[1], "--documents", texts[2], "--size", "5", "--jobs", "1"]
-        + ["--target-size", "2", "--target-dictionary", str(of_summaries)]
-    )
-    said = capsys.readouterr().out
-    assert "dict.txt: 16 known words, 5 that can only be copied" in said
-    assert "target.txt: 8 known words, 13 that can only be copied" in said
-    source, target = (SummarizationDictionary.load(str(path)) for path in (out, of_summaries))
+    source, target = build(f"{options} --documents test.source --target-size 2", "dict.txt", "target.txt")
     assert source.symbols == target.symbols, "one id for a word"
     assert source.symbols[4:6] == ["zebra", "b"] and source.count[4:6] == [3, 2 + 3] and target.count[4:6] == [3, 2]
     assert all(word.startswith("madeupword") for word in source.symbols[6:8])
@@ -57,41 +55,20 @@ def test_summaries_may_know_fewer_words_than_documents(texts, tmp_path, capsys):
     assert target.known_words == 8 and set(target.count[8:]) == {0}
 
 
-def test_more_words_of_summaries_than_there_are_leave_room_for_those_of_documents(texts, tmp_path):
-    out, of_summaries = tmp_path / "dict.txt", tmp_path / "target.txt"
-    options = ["--size", "5", "--target-size", "4", "--target-dictionary", str(of_summaries), "--jobs", "1"]
-    main([str(out), "--train", texts[0], "--summaries", texts[1], *options])
-    source, target = (SummarizationDictionary.load(str(path)) for path in (out, of_summaries))
-    assert target.known_words == 8 and target.symbols[4:6] == ["b", "zebra"]
-    assert source.symbols[8:11] == ["c", "a", "rare"] and source.known_words == 16
-
-
-def test_all_words_can_be_known(texts, tmp_path, capsys):
-    out = tmp_path / "dict.txt"
-    main([str(out), "--train", *texts, "--size", "-1", "--jobs", "1"])
-    dictionary = SummarizationDictionary.load(str(out))
-    assert dictionary.known_words == len(dictionary) == 16
-
-
 @pytest.mark.parametrize(
-    "arguments,words",
+    "arguments,named",
     [
-        (["dict.txt", "--train", "nowhere"], "nowhere: no such file"),
-        (["dict.txt", "--train", "good", "--size", "0"], "--size 0: choose 1 or more, or -1"),
-        (["dict.txt", "--train", "bad"], "bad, line 2: not UTF-8"),
-        (["dict.txt", "--train", "good", "--target-size", "3"], "--summaries is missing; give all of --target-size"),
-        (["dict.txt", "--train", "good", *BOUND, "--size", "3"], "--target-size 3: choose 1 or more, and fewer than"),
-        (["t.txt", "--train", "good", *BOUND], "--target-dictionary t.txt and OUT name the same file"),
-        (["good/dict.txt", "--train", "good"], "good"),
+        ("dict.txt --train nowhere", "nowhere"),
+        ("dict.txt --train train.target --size 0", "--size 0"),
+        ("dict.txt --train bad", "bad, line 2"),
+        ("dict.txt --train train.target --target-size 3", "--summaries is missing"),
+        (f"dict.txt --train train.target {BOUND} --size 3", "--target-size 3"),
+        (f"t.txt --train train.target {BOUND}", "--target-dictionary t.txt and OUT"),
+        ("bad/dict.txt --train train.target", "bad"),
     ],
 )
-def test_bad_input_is_refused_in_words(arguments, words, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "good").write_text("fine\n")
-    (tmp_path / "bad").write_bytes(b"fine\nnot \xff fine\n")
+def test_bad_input_is_refused(arguments, named, tmp_path, capsys):
     with pytest.raises(SystemExit) as stopped:
-        main([*arguments, "--jobs", "1"])
-    error = capsys.readouterr().err.splitlines()
-    assert stopped.value.code == 2
-    assert len(error) == 1 and error[0].startswith("etads-dictionary: ") and words in error[0]
+        build(arguments)
+    assert stopped.value.code == 2 and named in capsys.readouterr().err
     assert not (tmp_path / "dict.txt").exists()

@@ -1,15 +1,12 @@
 """etads-corpus --near-duplicates against the similarity of every pair, computed from the runs of words themselves."""
 
-import json
 import random
+import sys
 
 import pytest
 from etads_preprocess import near_duplicates as module
-from etads_preprocess.corpus import main
 from etads_preprocess.near_duplicates import FOUND_SHARE, choose_lsh_bands, find_near_duplicates, make_shingles
-from programs import as_program
-
-main = as_program(main)
+from test_readers import refused, run
 
 WORDS = [f"word{number}" for number in range(400)]
 
@@ -85,30 +82,22 @@ def test_hardly_a_pair_is_missed(similarity):
     assert 1 - (1 - similarity**size) ** count >= min(FOUND_SHARE, 1 - (1 - similarity**2) ** 64)
 
 
-def test_the_command_reports_and_keeps_the_documents(tmp_path, capsys):
+def test_the_command_reports_and_keeps_the_documents(tmp_path, capsys, monkeypatch):
     pytest.importorskip("datasketch")
-    train, out = documents(3, seed=4), tmp_path / "text"
+    train = documents(3, seed=4)
     write(tmp_path, train=train, test=[edited(train[1], [50])])
-    command = ["parallel", "--out", str(out), "--jobs", "1"]
+    command = ["parallel"]
     for split in ("train", "test"):
-        command += [f"--{split}", *(str(tmp_path / f"{split}.{side}") for side in ("source", "target"))]
-    main(command)
+        command += [f"--{split}", *(tmp_path / f"{split}.{side}" for side in ("source", "target"))]
+    out, _ = run(tmp_path, *command)
     before = (out / "test.source").read_bytes()
-    main([*command, "--near-duplicates"])  # the splits exist, so only the report is new
+    report = run(tmp_path, *command, "--near-duplicates")[1]  # the splits exist, so only the report is new
     assert "test.source, line 1 and train.source, line 2" in capsys.readouterr().out
-    report = json.loads((out / "report.json").read_text())
     assert report["near-duplicates"]["splits"]["test"] == {"within": 0, "also in train": 1}
     assert (out / "test.source").read_bytes() == before and (out / module.LIST).exists()
-    main(command)
-    assert not (out / module.LIST).exists() and "near-duplicates" not in json.loads((out / "report.json").read_text())
-
-
-def test_what_is_wrong_is_said_in_words(tmp_path, capsys, monkeypatch):
-    write(tmp_path, train=["a"])
-    files = [str(tmp_path / f"train.{side}") for side in ("source", "target")]
-    monkeypatch.setitem(__import__("sys").modules, "datasketch", None)
+    report = run(tmp_path, *command)[1]
+    assert not (out / module.LIST).exists() and "near-duplicates" not in report
+    monkeypatch.setitem(sys.modules, "datasketch", None)
     for value, words in (("0", "from 0.1 to 1"), ("nan", "from 0.1 to 1"), ("1", "missing: pip install datasketch")):
-        with pytest.raises(SystemExit):
-            main(["parallel", "--train", *files, "--out", str(tmp_path / "out"), "--near-duplicates", value])
-        assert words in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
+        assert words in refused(tmp_path / "refused", capsys, *command, "--near-duplicates", value)
+    assert not (tmp_path / "refused" / "text").exists()

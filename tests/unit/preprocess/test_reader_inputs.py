@@ -43,7 +43,7 @@ PIECES = st.lists(st.one_of(WORDS, AWKWARD, st.characters(codec="utf-8")), max_s
 CELL = PIECES.map("".join)
 """Text that a file can hold, possibly with several lines."""
 SURROGATES = st.lists(st.one_of(WORDS, AWKWARD, st.characters(codec=None)), max_size=8).map("".join)
-LINE = CELL.map(lambda text: re.sub("[\r\n]", " ", text))
+LINE = CELL.map(lambda text: re.sub("^\0|[\r\n]", " ", text))  # a file that begins with a NUL is taken for UTF-16
 PAIRS = st.lists(st.tuples(CELL, CELL), min_size=1, max_size=5)
 LINES = st.lists(st.tuples(LINE, LINE), min_size=1, max_size=5)
 JUNK = st.one_of(
@@ -104,8 +104,7 @@ def check(found, expected, *places):
     """Check that the pairs are as expected or, if none are expected, that an error names a place."""
     found, report = found
     if report is None:
-        assert not expected, f"{found}; expected {expected}"
-        assert any(place in found for place in places) or "no document is left" in found, found
+        assert not expected and any(place in found for place in (*places, "no document is left")), found
     else:
         assert found == expected
 
@@ -149,20 +148,17 @@ def simple_csv(content, delimiter):
     return [tuple(row[names.index(name)] for name in ("source", "target")) for row in rows if row != header]
 
 
+def unique(pairs):
+    """A JSON object, whose names must differ."""
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError
+    return dict(pairs)
+
+
 def simple_json(lines):
-    """Pairs (document, summary) of JSON lines, with one piece per line of text; None if one is broken or of another
-    type.
-    """
+    """Pairs of JSON lines, with one piece per line of text; None if one is broken or of another type."""
     records = []
-    for line in lines:
-        if not line.strip():
-            continue
-        repeated = []
-
-        def unique(pairs, repeated=repeated):
-            repeated.append(len(dict(pairs)) < len(pairs))
-            return dict(pairs)
-
+    for line in filter(str.strip, lines):
         try:
             record = json.loads(line, object_pairs_hook=unique)
             values = [record["source"], record["target"]]
@@ -170,7 +166,7 @@ def simple_json(lines):
             return None
         lists = [isinstance(value, list) and all(isinstance(piece, str) for piece in value) for value in values]
         values = ["\n".join(" ".join(p.split()) for p in v) if is_list else v for v, is_list in zip(values, lists)]
-        if any(repeated) or not all(isinstance(value, (str, type(None))) for value in values):
+        if not all(isinstance(value, (str, type(None))) for value in values):
             return None
         records.append(tuple(value or "" for value in values))
     return records
@@ -189,30 +185,21 @@ def write_csv(rows, **options):
     return text.getvalue().replace(NUL, "\0")
 
 
-@st.composite
-def csv_files(draw):
-    """The name and bytes of a CSV or TSV file, its records and its options."""
-    records = draw(PAIRS)
-    suffix = draw(st.sampled_from(["csv", "tsv"]))
-    delimiter = draw(st.sampled_from([",", ";", "\t", "|"]))
-    names = ["id", *draw(st.sampled_from([["Article", "HIGHLIGHTS"], ["document", " Summary "], ["src", "tgt"]]))]
-    end = draw(st.sampled_from(["\n", "\r\n"]))
-    quoting = draw(st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]))
-    form = {"delimiter": delimiter, "quoting": quoting, "lineterminator": end}
-    text = write_csv([names], **form)
-    for number, record in enumerate(records):
-        text += end * draw(st.booleans()) + write_csv([[f"{number},{number}", *record]], **form)
-    bom = draw(st.sampled_from(["", "\ufeff"]))
-    return f"a.{suffix}", (bom + text).encode(), records, delimiter
-
-
 @many
-@given(file=csv_files(), say=st.booleans())
-def test_csv_as_the_csv_module_writes_it(tmp_path, file, say):
-    name, content, records, delimiter = file
-    (tmp_path / name).write_bytes(content)
-    more = ["--delimiter", {"\t": "tab"}.get(delimiter, delimiter)] if say else []
-    found = corpus(tmp_path, "table", "--train", tmp_path / name, "--no-sentences", *more)
+@given(records=PAIRS, data=st.data())
+def test_csv_as_the_csv_module_writes_it(tmp_path, records, data):
+    delimiter = data.draw(st.sampled_from([",", ";", "\t", "|"]))
+    names = data.draw(st.sampled_from([["Article", "HIGHLIGHTS"], ["document", " Summary "], ["src", "tgt"]]))
+    end = data.draw(st.sampled_from(["\n", "\r\n"]))
+    quoting = data.draw(st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]))
+    form = {"delimiter": delimiter, "quoting": quoting, "lineterminator": end}
+    text = data.draw(st.sampled_from(["", "\ufeff"])) + write_csv([["id", *names]], **form)
+    for number, record in enumerate(records):
+        text += end * data.draw(st.booleans()) + write_csv([[f"{number},{number}", *record]], **form)
+    path = tmp_path / data.draw(st.sampled_from(["a.csv", "a.tsv"]))
+    path.write_bytes(text.encode())
+    more = ["--delimiter", {"\t": "tab"}.get(delimiter, delimiter)] if data.draw(st.booleans()) else []
+    found = corpus(tmp_path, "table", "--train", path, "--no-sentences", *more)
     check(found, pairs_of([tuple(map(without_lone_cr, record)) for record in records]))
     if found[1]:
         nuls = sum(text.count("\0") for record in records for text in record)
@@ -261,12 +248,11 @@ def test_json_lines_are_read_as_the_json_module_reads_them_or_refused(tmp_path, 
 @given(data=st.data(), values=st.lists(st.tuples(VALUE, VALUE), min_size=2, max_size=5))
 def test_broken_records_are_dropped_and_counted_and_the_others_kept(tmp_path, data, values):
     """With --skip-bad, this also holds for lines that are not UTF-8."""
-    lines = []
+    lines = [b'{"source": "first", "target": "pair"}']
     for source, target in values:
         line = json.dumps({"source": source, "target": target}).encode()
-        damaged_line = st.sampled_from([line, line, b"\xff" + line, line + b"\xc3", line[:-1], b'{"source": 1}'])
-        lines.append(data.draw(damaged_line))
-    lines.insert(0, b'{"source": "first", "target": "pair"}')
+        damaged_lines = [line, line, b"\xff" + line, line + b"\xc3", line[:-1], b'{"source": 1}']
+        lines.append(data.draw(st.sampled_from(damaged_lines)))
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"\n".join(lines))
     texts = [utf8(line) for line in lines]
@@ -305,36 +291,24 @@ def test_parallel_text_is_paired_line_by_line_or_refused(tmp_path, records, data
     end = data.draw(st.sampled_from(["\n", "\r\n"]))
     paths = [tmp_path / name for name in ("documents", "summaries")]
     contents = ["".join(record[side] + end for record in records).encode() for side in (0, 1)]
-    bom = data.draw(st.sampled_from([b"", b"\xef\xbb\xbf"]))
-    contents[0] = bom + contents[0]
+    contents[0] = data.draw(st.sampled_from([b"", b"\xef\xbb\xbf"])) + contents[0]
     if data.draw(st.booleans()):
         contents[0] = data.draw(damaged(contents[0]))
     for path, content in zip(paths, contents):
         path.write_bytes(content)
     texts = [utf8(content) for content in contents]
-    split = [text.split("\n") if text is not None else [] for text in texts]
-    split = [lines[:-1] if lines and lines[-1] == "" else lines for lines in split]
+    split = [text.removesuffix("\n").replace("\r", " ").split("\n") if text else [] for text in texts]
     fits = None not in texts and len(split[0]) == len(split[1])
-    expected = pairs_of([(a.replace("\r", " "), b.replace("\r", " ")) for a, b in zip(*split)]) if fits else []
     found = corpus(tmp_path, "parallel", "--test", *paths)
-    check(found, expected, *map(str, paths))
+    check(found, pairs_of([*zip(*split)]) if fits else [], *map(str, paths))
     assert fits or found[1] is None
-    if fits or len(split[0]) == len(split[1]):
-        return
-    found, report = corpus(tmp_path, "parallel", "--test", *paths, "--skip-bad")
-    if texts[0] is None and contents[0].count(b"\n") == len(records) and contents[0].endswith(b"\n"):
-        raw = contents[0].removeprefix(bom).split(b"\n")[:-1]
-        kept = [(utf8(line), record[1]) for line, record in zip(raw, records) if utf8(line) is not None]
-        assert (found == pairs_of([(a.replace("\r", " "), b) for a, b in kept])) if report else not pairs_of(kept)
 
 
 @many
 @given(documents=st.lists(LINE, min_size=1, max_size=4), summary=LINE)
 def test_lines_of_published_formats_are_read_whole(tmp_path, documents, summary):
-    for folder in ("gigaword", "stories", "lists", "docs/d30001t", "models"):
-        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
     for name, content in (("article", " ".join(documents)), ("title", summary)):
-        (tmp_path / f"gigaword/train.{name}.txt").write_text(f"{content}\n", encoding="utf-8")
+        corpora.write(tmp_path / f"gigaword/train.{name}.txt", f"{content}\n")
     masked = [re.sub("[0-9]", "#", text.lower()) for text in (" ".join(documents), summary)]
     masked = [" ".join("<unk>" if word == "unk" else word for word in text.split()) for text in masked]
     check(corpus(tmp_path, "gigaword", "--data", tmp_path / "gigaword", "--rare", "0"), pairs_of([masked]))
@@ -342,17 +316,15 @@ def test_lines_of_published_formats_are_read_whole(tmp_path, documents, summary)
     *documents, summary = [re.sub("@[a-z]+|[<>&]|[A-Z]{2,}", "x", text) for text in (*documents, summary)]
     expected = pairs_of([("\n".join(documents), summary)])
     url = "http://ü/\u2028x"
-    (tmp_path / "lists/all_test.txt").write_text(url + "\r\n\n", encoding="utf-8")
+    corpora.write(tmp_path / "lists/all_test.txt", url + "\r\n\n")
     story = "".join(f"{line}\n\n" for line in documents) + f"@highlight\n\n{summary}\n\n"
-    path = tmp_path / f"stories/{hashlib.sha1(url.encode()).hexdigest()}.story"
-    path.write_text(story, encoding="utf-8")
+    path = corpora.write(tmp_path / f"stories/{hashlib.sha1(url.encode()).hexdigest()}.story", story)
     options = ["--expect", "any", "--no-sentences", "--no-full-stops"]
     check(corpus(tmp_path, "cnndm", "--stories", path.parent, "--urls", tmp_path / "lists", *options), expected)
 
     body = "\n".join(f"<P>\n{line}\n</P>" for line in documents)
-    sgml = f"<DOC>\n<TEXT>\n{body}\n</TEXT>\n</DOC>\n"
-    (tmp_path / "docs/d30001t/APW1.1").write_text(sgml, encoding="utf-8")
-    (tmp_path / "models/D30001.P.10.T.A.APW1.1").write_text(summary, encoding="utf-8")
+    corpora.write(tmp_path / "docs/d30001t/APW1.1", f"<DOC>\n<TEXT>\n{body}\n</TEXT>\n</DOC>\n")
+    corpora.write(tmp_path / "models/D30001.P.10.T.A.APW1.1", summary)
     options = ["--references", "1", "--no-sentences", "--keep-datelines"]
     check(corpus(tmp_path, "duc", "--docs", tmp_path / "docs", "--models", tmp_path / "models", *options), expected)
 
@@ -408,12 +380,10 @@ WORD = st.text(st.characters(codec="utf-8", exclude_categories=["Z", "C"], exclu
 @given(words=st.lists(WORD, unique=True), data=st.data())
 def test_dictionaries_are_read_as_they_were_written_or_the_line_is_named(tmp_path, words, data):
     entries = list(zip(words, sorted((data.draw(st.integers(0, 9)) for _ in words), reverse=True)))
-    content = "".join(f"{word} {count}\n" for word, count in entries).encode()
-    path = tmp_path / "dict.source.txt"
-    path.write_bytes(content)
+    path = corpora.write(tmp_path / "dict.source.txt", "".join(f"{word} {count}\n" for word, count in entries))
     found = SummarizationDictionary.load(str(path))
     assert list(zip(found.symbols, found.count))[found.nspecial :] == entries
-    path.write_bytes(data.draw(damaged(content)))
+    path.write_bytes(data.draw(damaged(path.read_bytes())))
     try:
         SummarizationDictionary.load(str(path))
     except ValueError as error:
@@ -426,8 +396,7 @@ def test_dictionaries_are_read_as_they_were_written_or_the_line_is_named(tmp_pat
     data=st.data(),
 )
 def test_prepare_json_is_read_as_it_is_or_named(tmp_path, record, data):
-    (tmp_path / "bin").mkdir(exist_ok=True)
-    (tmp_path / "bin" / "complete").touch()
+    corpora.write(tmp_path / "bin" / "complete", "")
     content = json.dumps({"settings": record}).encode()
     (tmp_path / "prepare.json").write_bytes(data.draw(st.one_of(st.just(content), damaged(content))))
     try:

@@ -38,18 +38,20 @@ def lines(path):
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
 def test_every_kind_of_corpus_has_a_help(reader, capsys):
     """argparse formats a help text only on request, and then fails if the text has a single per cent sign."""
-    with pytest.raises(SystemExit) as stopped:
+    with pytest.raises(SystemExit):
         main([reader.name, "--help"])
-    assert not stopped.value.code
-    shown = capsys.readouterr().out
-    assert f"usage: etads-corpus {reader.name}" in shown and reader.description.splitlines()[0] in shown
+    assert f"usage: etads-corpus {reader.name}" in capsys.readouterr().out
+
+
+def stories(folder, *kinds):
+    """The options that name the stories of the kinds, and the lists of URLs."""
+    return ["cnndm", "--stories", *(folder / kind / "stories" for kind in kinds), "--urls", folder / "url_lists"]
 
 
 @pytest.mark.parametrize("anonymised", [False, True])
 def test_cnn_daily_mail(tmp_path, anonymised):
-    folder = corpora.cnndm(tmp_path / "raw", anonymised=anonymised)
-    command = ["cnndm", "--stories", folder / "cnn" / "stories", folder / "dailymail" / "stories"]
-    command += ["--urls", folder / "url_lists", "--expect", "5,2,2"]
+    command = stories(corpora.cnndm(tmp_path / "raw", anonymised=anonymised), "cnn", "dailymail")
+    command += ["--expect", "5,2,2"]
     out, report = run(tmp_path, *command, *(["--entity-names"] if anonymised else []))
     assert lines(out / "train.source")[0] == (
         "(CNN) -- The audio library no. 0 doesn't play files. <q> Dr. Smith, of the U.S. team, said: \"It's fast.\" "
@@ -67,19 +69,19 @@ def test_cnn_daily_mail(tmp_path, anonymised):
 
 def test_published_numbers_and_missing_stories_of_cnn_daily_mail(tmp_path, capsys):
     folder = corpora.cnndm(tmp_path / "raw")
-    cnn, urls = folder / "cnn" / "stories", folder / "url_lists"
-    both = [cnn, folder / "dailymail" / "stories"]
-    error = refused(tmp_path / "a", capsys, "cnndm", "--stories", *both, "--urls", urls)
-    assert "train has 5 documents, not 287,113 or 287,226" in error and "--expect any" in error
-    error = refused(tmp_path / "b", capsys, "cnndm", "--stories", cnn, "--urls", urls, "--expect", "any")
-    assert "--stories: no " in error and "--allow-missing" in error and "2015/train/0.html" in error
-    missing = ["--expect", "any", "--allow-missing"]
-    _, report = run(tmp_path / "b", "cnndm", "--stories", cnn, "--urls", urls, *missing)
-    assert report["splits"]["train"]["dropped"] == {"empty source": 1, "story not found": 3}
+    both = stories(folder, "cnn", "dailymail")
+    assert "train has 5 documents, not 287,113 or 287,226" in refused(tmp_path / "a", capsys, *both)
     for expected in ("many", "5,2,²"):
-        error = refused(tmp_path / "c", capsys, "cnndm", "--stories", *both, "--urls", urls, "--expect", expected)
-        assert f"--expect {expected}: choose" in error
-    assert "no list of URLs" in refused(tmp_path / "c", capsys, "cnndm", "--stories", cnn, "--urls", cnn)
+        assert f"--expect {expected}" in refused(tmp_path / "a", capsys, *both, "--expect", expected)
+    one = [*stories(folder, "cnn"), "--expect", "any"]
+    error = refused(tmp_path / "b", capsys, *one)
+    assert "--allow-missing" in error and "2015/train/0.html" in error
+    _, report = run(tmp_path / "b", *one, "--allow-missing")
+    assert report["splits"]["train"]["dropped"] == {"empty source": 1, "story not found": 3}
+    assert "no list of URLs" in refused(tmp_path / "c", capsys, *one[:-3], folder)
+    (folder / "url_lists" / "all_val.txt").unlink()
+    assert "--expect: there is no valid" in refused(tmp_path / "d", capsys, *both, "--expect", "5,2,2")
+    assert set(run(tmp_path / "d", *both, "--expect", "any")[1]["splits"]) == {"train", "test"}
 
 
 def example(**features):
@@ -104,13 +106,12 @@ def test_chunks_of_cnn_daily_mail(tmp_path, capsys):
     for name in ("train_000.bin", "train_001.bin", "val.bin"):
         (tmp_path / "raw" / name).write_bytes(record * 2)
     command = ["cnndm", "--chunks", tmp_path / "raw"]
-    error = refused(tmp_path, capsys, *command, "--expect", "4,2,1")
-    assert "there is no test, because --chunks" in error and "test_*.bin" in error
+    assert "there is no test" in refused(tmp_path, capsys, *command, "--expect", "4,2,1")
     out = tmp_path / "text"
     assert lines(out / "train.target") == ['he didn\'t. <q> "a well-known man" said so.'] * 4
     assert lines(out / "valid.source")[0].startswith("he didn't,\" she said. <q> mr. x-a well-known man-left. <q> he")
     (tmp_path / "raw" / "val.bin").write_bytes(record + record[:-3])
-    assert "val.bin: no record 2 of length-prefixed" in refused(tmp_path / "b", capsys, *command, "--expect", "any")
+    assert "val.bin: no record 2" in refused(tmp_path / "b", capsys, *command, "--expect", "any")
     (tmp_path / "raw" / "val.bin").write_bytes(record[:8] + b"\x0a\xff" + record[10:])
     assert "not a tf.train.Example" in refused(tmp_path / "c", capsys, *command, "--expect", "any")
     assert "choose one" in refused(tmp_path / "d", capsys, *command, "--urls", tmp_path)
@@ -122,33 +123,27 @@ def test_json_lines_of_arxiv_and_summeval(tmp_path):
     papers["article_id"] = "1"
     corpora.write(tmp_path / "papers.jsonl", json.dumps(papers) + "\n")
     out, _ = run(tmp_path / "papers", "table", "--train", tmp_path / "papers.jsonl", "--join-tokens")
-    assert lines(out / "train.source") + lines(out / "train.target") == [
-        "we study x. <q> it works.",
-        "x works. <q> so.",
-    ]
+    assert lines(out / "train.source") == ["we study x. <q> it works."]
+    assert lines(out / "train.target") == ["x works. <q> so."]
     judged = {"article": "It works. It is new.", "references": ["It works.", "New."], "systems": {"M8": "It."}}
     corpora.write(tmp_path / "judged.jsonl", json.dumps(judged) + "\n")
     out, _ = run(tmp_path / "judged", "table", "--test", tmp_path / "judged.jsonl")
     assert lines(out / "test.target") + lines(out / "test.target.1") == ["It works.", "New."]
 
 
-def test_gigaword_digits_rare_words_and_unknown_ones(tmp_path):
-    out, report = run(tmp_path, "gigaword", "--data", corpora.gigaword(tmp_path / "raw"))
+def test_gigaword_digits_rare_words_and_unknown_ones_and_ready_made_text_is_left_as_it_is(tmp_path):
+    folder = corpora.gigaword(tmp_path / "raw")
+    out, report = run(tmp_path, "gigaword", "--data", folder)
     first = "the audio maker said on monday that # of its ### shops will close ."
     assert lines(out / "train.source")[0] == first
     assert lines(out / "train.target")[0] == "audio maker closes # shops"
     assert lines(out / "test.source")[0] == "<unk> of the network maker said <unk> ."
     assert lines(out / "test.target") == ["network maker <unk> <unk>", "font maker closes"]
     assert report["splits"]["train"]["documents"] == 24 and report["notes"] == []
-
-
-def test_ready_made_gigaword_is_left_as_it_is(tmp_path):
-    folder = corpora.gigaword(tmp_path / "raw")
     (folder / "train" / "train.title.txt.gz").write_bytes(gzip.compress(b"<unk> rare rare\n" * 24))
-    out, report = run(tmp_path, "gigaword", "--data", folder)
+    out, report = run(tmp_path / "ready", "gigaword", "--data", folder)
     assert lines(out / "train.target")[0] == "<unk> rare rare"
-    assert lines(out / "test.target")[0] == "network maker says no"
-    assert report["notes"] == ["train.title.txt.gz has <unk> already: rare words are left as they are"]
+    assert lines(out / "test.target")[0] == "network maker says no" and report["notes"]
 
 
 def test_the_filter_of_namas(tmp_path):
@@ -164,22 +159,21 @@ def test_the_filter_of_namas(tmp_path):
     assert report["splits"]["train"]["dropped"] == {f"filter: {reason}": 1 for reason in reasons}
 
 
-def test_duc_from_sgml_has_four_references(tmp_path):
+def test_duc_from_sgml_has_four_references_and_may_be_like_gigaword(tmp_path, capsys):
     folder = corpora.duc(tmp_path / "raw")
-    out, report = run(tmp_path, "duc", "--docs", folder / "docs", "--models", folder / "models")
+    command = ["duc", "--docs", folder / "docs", "--models", folder / "models"]
+    out, report = run(tmp_path, *command)
     first = "The network maker & others said 3 shops will close. <q> It blamed costs. <q> More followed."
     assert lines(out / "test.source")[0] == first
     names = ["test.target", *(f"test.target.{number}" for number in (1, 2, 3))]
     assert [lines(out / name)[1][-1] for name in names] == ["A", "B", "C", "D"]
     assert report["splits"]["test"]["references"] == 4 and not (out / "train.source").exists()
-
-
-def test_duc_like_gigaword(tmp_path):
-    folder = corpora.duc(tmp_path / "raw")
     lead = ["--as-gigaword", "--source-sentences", "1", "--short-lead"]
     for chars, ending in (("10", "will close ."), ("130", "will close . <q> it blamed costs .")):
-        out, _ = run(tmp_path / chars, "duc", "--docs", folder / "docs", "--models", folder / "models", *lead, chars)
+        out, _ = run(tmp_path / chars, *command, *lead, chars)
         assert lines(out / "test.source")[0] == f"the network maker & others said # shops {ending}"
+    next((folder / "models").glob("D30001.P.*")).unlink()
+    assert "APW19981016.0240 has 3" in refused(tmp_path / "z", capsys, *command)
 
 
 def test_duc_from_parallel_files_and_what_is_missing(tmp_path, capsys):
@@ -189,21 +183,23 @@ def test_duc_from_parallel_files_and_what_is_missing(tmp_path, capsys):
     (folder / "task1_ref3.txt").unlink()
     assert "--references 4: " in refused(tmp_path / "x", capsys, "duc", "--data", folder)
     run(tmp_path / "y", "duc", "--data", folder, "--references", "3")
-    assert "give --docs and --models, or --data" in refused(tmp_path / "x", capsys, "duc")
-    sgml = corpora.duc(tmp_path / "sgml")
-    next((sgml / "models").glob("D30001.P.*")).unlink()
-    both = ["duc", "--docs", sgml / "docs", "--models", sgml / "models"]
-    assert "APW19981016.0240 has 3" in refused(tmp_path / "z", capsys, *both)
+    assert "--docs and --models, or --data" in refused(tmp_path / "x", capsys, "duc")
 
 
-def test_sumpubmed_from_its_folders(tmp_path):
-    out, report = run(tmp_path, "sumpubmed", "--data", corpora.sumpubmed(tmp_path / "raw"))
+def test_sumpubmed_from_its_folders(tmp_path, capsys):
+    folder = corpora.sumpubmed(tmp_path / "raw")
+    out, report = run(tmp_path, "sumpubmed", "--data", folder)
     splits = report["splits"]
     assert sum(about["documents"] for about in splits.values()) == 4
     assert {"BACKGROUND not of 15 to 130 words": 1} in [about["dropped"] for about in splits.values()]
     assert splits["train"]["source"]["max words"] == 34 * 15, "not the most sentences that have 520 words"
     target = "the role of this gene is unknown. <q> we asked e.g. what it does in mice."
     assert lines(out / "test.target") == [target] and "BACKGROUND" not in (out / "train.source").read_text()
+    arguments = ["sumpubmed", "--data", folder, "--valid-size", "1", "--test-size", "1"]
+    (folder / "abstract" / "abstract_2.txt").unlink()
+    assert "text_2.txt: no abstract" in refused(tmp_path / "x", capsys, *arguments)
+    _, report = run(tmp_path / "skip", *arguments, "--skip-bad")
+    assert "no abstract" in {reason for about in report["splits"].values() for reason in about["dropped"]}
 
 
 def test_sumpubmed_and_scitldr_as_json_lines(tmp_path):
@@ -226,18 +222,12 @@ def test_sumpubmed_and_scitldr_as_json_lines(tmp_path):
 
 
 AESLC = "Please  read this.\n@home we wait.\n\n@subject\nRe: the plan\n"
+TURNS = ["Hello {vocalsound} .", "The L_C_D_ is dear .", "Fine .", "Dear . {gap}", "Yes ."]
+SPANS = [["1", "1"], ["3", "4"]]
 MEETING = {
     "general_query_list": [{"query": "Summarize the meeting", "answer": "All agreed."}],
-    "specific_query_list": [
-        {"query": "What of the LCD?", "answer": "It is dear.", "relevant_text_span": [["1", "1"], ["3", "4"]]}
-    ],
-    "meeting_transcripts": [
-        {"speaker": who, "content": text}
-        for who, text in (
-            *(("Ann", "Hello {vocalsound} ."), ("Bob", "The L_C_D_ is dear .")),
-            *(("Ann", "Fine ."), ("Bob", "Dear . {gap}"), ("Ann", "Yes .")),
-        )
-    ],
+    "specific_query_list": [{"query": "What of the LCD?", "answer": "It is dear.", "relevant_text_span": SPANS}],
+    "meeting_transcripts": [{"speaker": ("Ann", "Bob")[n % 2], "content": turn} for n, turn in enumerate(TURNS)],
 }
 
 
@@ -258,7 +248,7 @@ def test_aeslc_from_its_folders_and_as_json_lines(tmp_path, capsys):
     assert lines(out / "valid.source") == ["Please read this. <q> @home we wait."]
     assert lines(out / "valid.target") == ["a b"] and lines(out / "valid.target.1") == ["c"]
     corpora.write(raw / "test" / "b.subject", "no subject\n")
-    assert "b.subject: no @subject; --skip-bad" in refused(tmp_path / "r", capsys, "aeslc", "--data", raw)
+    assert "b.subject: no @subject" in refused(tmp_path / "r", capsys, "aeslc", "--data", raw)
 
 
 def test_qmsum_as_meetings_and_as_spans(tmp_path, capsys):
@@ -276,10 +266,9 @@ def test_qmsum_as_meetings_and_as_spans(tmp_path, capsys):
     assert report["splits"]["train"]["changed"]["marks of the transcription removed"] == 3
     out, _ = run(tmp_path / "specific", "qmsum", "--data", raw, "--queries", "specific")
     assert lines(out / "valid.source") == [span]
-    error = refused(tmp_path / "w", capsys, "qmsum", "--data", raw, "--whole-meetings")
-    assert "val.jsonl, line 2 has a gold span, but no meeting" in error
+    assert "val.jsonl, line 2" in refused(tmp_path / "w", capsys, "qmsum", "--data", raw, "--whole-meetings")
     corpora.write(raw / "val.jsonl", '{"query": 1}\n')
-    assert "val.jsonl, line 1: neither a meeting nor" in refused(tmp_path / "b", capsys, "qmsum", "--data", raw)
+    assert "val.jsonl, line 1" in refused(tmp_path / "b", capsys, "qmsum", "--data", raw)
 
 
 @pytest.mark.skipif("ETADS_CORPORA" not in os.environ, reason="ETADS_CORPORA names no folder with aeslc/ and qmsum/")
@@ -287,27 +276,6 @@ def test_qmsum_as_meetings_and_as_spans(tmp_path, capsys):
 def test_published_pairs(tmp_path, name, sizes):
     _, report = run(tmp_path, name, "--data", os.path.join(os.environ["ETADS_CORPORA"], name))
     assert tuple(split["documents"] for split in report["splits"].values()) == sizes
-
-
-def test_broken_first_records_do_not_tell_the_columns_if_bad_ones_are_skipped(tmp_path, capsys):
-    good = json.dumps({"source": "a b", "target": "c"})
-    path = corpora.write(tmp_path / "a.jsonl", "\n".join(['{"source"', '{"x": 1}', good]) + "\n")
-    assert "a.jsonl, line 1: not JSON" in refused(tmp_path, capsys, "table", "--train", path)
-    out, report = run(tmp_path, "table", "--train", path, "--skip-bad")
-    assert lines(out / "train.source") == ["a b"] and sum(report["splits"]["train"]["dropped"].values()) == 2
-    corpora.write(path, "[]\n{}\n")
-    error = refused(tmp_path / "n", capsys, "table", "--train", path, "--skip-bad")
-    assert "a.jsonl, line 1: not JSON lines" in error
-
-
-def test_a_missing_abstract_is_a_bad_record(tmp_path, capsys):
-    folder = corpora.sumpubmed(tmp_path / "raw", articles=7)
-    (folder / "abstract" / "abstract_7.txt").unlink()
-    arguments = ["sumpubmed", "--data", folder, "--valid-size", "2", "--test-size", "2"]
-    error = refused(tmp_path, capsys, *arguments)
-    assert "text_7.txt: no abstract; --skip-bad" in error
-    _, report = run(tmp_path, *arguments, "--skip-bad", "--force")
-    assert "no abstract" in {reason for about in report["splits"].values() for reason in about["dropped"]}
 
 
 def test_parallel_text(tmp_path, capsys):
@@ -319,20 +287,14 @@ def test_parallel_text(tmp_path, capsys):
     assert report["splits"]["test"]["changed"]["literal <q> neutralised"] == 2
     out, _ = run(tmp_path / "m", "parallel", "--test", source, *targets, "--marked")
     assert lines(out / "test.source")[1] == "Three <q> four"
-    corpora.write(tmp_path / "u", "only one\n")
-    error = refused(tmp_path / "n", capsys, "parallel", "--test", source, *targets)
-    assert f"u has 1 lines, fewer than {source}" in error
-    error = refused(tmp_path / "n", capsys, "parallel", "--test", tmp_path / "u", targets[0])
-    assert f"u has 1 lines, fewer than {targets[0]}" in error, "not fewer than itself"
+    targets[0].write_bytes(b"\xff\nb\n")
+    out, _ = run(tmp_path / "bad", "parallel", "--test", source, *targets, "--skip-bad")
+    assert lines(out / "test.source") == ["Three < q > four"] and lines(out / "test.target") == ["b"]
+    corpora.write(targets[0], "only one\n")
+    for files in ([source, targets[0]], [targets[0], source]):
+        error = refused(tmp_path / "n", capsys, "parallel", "--test", *files)
+        assert f"{targets[0]} has 1 lines, fewer than {source}" in error
     assert not (tmp_path / "n" / "text" / "test.source").exists(), "half a split was left"
-
-
-CONTEXT = 'In 1066 the Normans, led by William of "Rouen", won. Rouen is in France! They\u00a0stayed.'
-
-
-def paragraph(*answers, context=CONTEXT):
-    spans = [{"text": text, "answer_start": context.index(text)} for text in answers]
-    return {"context": context, "qas": [{"id": str(n), "question": "?", "answers": [s]} for n, s in enumerate(spans)]}
 
 
 @pytest.mark.parametrize("version", ["1.1", "2.0"])
@@ -343,20 +305,17 @@ def test_sentences_with_answers_become_pairs(version, tmp_path):
     assert {split: about["documents"] for split, about in report["splits"].items()} == {"train": 12, "valid": 4}
 
 
-def found(*answers):
-    """The sentences of the paragraph, and the answers in each."""
-    items = list(find_answer_sentences(paragraph(*answers), "here"))
-    assert {where for where, _ in items} == {"here"}
-    return {document.source[0]: document.targets[0] for _, document in items}
+def test_answers_go_to_their_own_sentence_and_are_cut_where_sentences_meet():
+    context = 'In 1066 the Normans, led by William of "Rouen", won. Rouen is in France! They\u00a0stayed.'
 
+    def found(*answers):
+        questions = [{"question": "?", "answers": [corpora.place(context, answer)]} for answer in answers]
+        documents = [document for _, document in find_answer_sentences({"context": context, "qas": questions}, "here")]
+        return [(document.source[0], document.targets[0]) for document in documents]
 
-def test_answers_go_to_their_own_sentence():
-    first, second = found("Normans", "Rouen is", "the Normans", "William").items()
+    first, second = found("Normans", "Rouen is", "the Normans", "William")
     assert first[1] == ["Normans", "William", "the Normans"] and second == ("Rouen is in France!", ["Rouen is"])
-
-
-def test_an_answer_across_two_sentences_is_cut_where_they_meet():
-    assert [*found("won. Rouen").values()] == [["won."], ["Rouen"]]
+    assert [answers for _, answers in found("won. Rouen")] == [["won."], ["Rouen"]]
 
 
 @pytest.mark.parametrize(
@@ -364,9 +323,7 @@ def test_an_answer_across_two_sentences_is_cut_where_they_meet():
     [
         (lambda p: p["qas"][0]["answers"][0].update(answer_start=3), "not where answer_start says"),
         (lambda p: p["qas"][0]["answers"][0].update(answer_start=-1), "damaged answers"),
-        (lambda p: p["qas"][0]["answers"][0].update(text=None), "damaged answers"),
         (lambda p: p["qas"][0].pop("answers"), "damaged answers"),
-        (lambda p: p.pop("context"), "without context"),
         (lambda p: p.update(context=7), "without context"),
     ],
 )
@@ -381,31 +338,25 @@ def test_a_damaged_paragraph_is_named_or_counted(change, reason, tmp_path, capsy
     assert report["splits"]["train"]["documents"] == 10 and sum(report["splits"]["train"]["dropped"].values()) == 1
 
 
-@pytest.mark.parametrize("content", [None, "", "[]", '{"data": 1}', '{"data": [{"title": "x"}]}', "[" * 100_000])
-def test_what_is_no_squad_is_refused(content, tmp_path, capsys):
-    folder = corpora.squad(tmp_path / "raw", "1.1" if content is not None else "2.0")
-    if content is not None:
+def test_what_is_no_squad_is_refused(tmp_path, capsys):
+    folder = corpora.squad(tmp_path / "raw", "2.0")
+    command = ["squad", "--data", folder, "--squad-version", "1.1"]
+    assert "no train-v1.1.json" in refused(tmp_path, capsys, *command)
+    for content in ("", "[]", '{"data": 1}', '{"data": [{"title": "x"}]}', "[" * 100_000):
         corpora.write(folder / "train-v1.1.json", content)
-    error = refused(tmp_path, capsys, "squad", "--data", folder, "--squad-version", "1.1")
-    assert ("no train-v1.1.json" if content is None else "train-v1.1.json: not SQuAD's JSON") in error
+        assert "train-v1.1.json: not SQuAD's JSON" in refused(tmp_path, capsys, *command)
 
 
 PAIR = '{"source": ["A document."], "target": ["One."]}\n'
-
-
 REFERENCES = "input.txt task1_ref0.txt"
 
 
 @pytest.mark.parametrize(
     "kinds,names,said",
     [
-        ("gigaword", f"train.article.txt train.titel.txt {REFERENCES}", "article.txt exists, but train.title.txt does"),
-        (
-            "gigaword duc",
-            f"{REFERENCES} task1_ref1.txt task1_ref3.txt",
-            "ref3.txt exists, but task1_ref2.txt does not",
-        ),
-        ("sumpubmed scitldr", "train.jsonl dev.jsonl valid.jsonl", "dev.jsonl and valid.jsonl are both valid: remove"),
+        ("gigaword", f"train.article.txt train.titel.txt {REFERENCES}", "train.title.txt does not"),
+        ("gigaword duc", f"{REFERENCES} task1_ref1.txt task1_ref3.txt", "task1_ref2.txt does not"),
+        ("sumpubmed scitldr", "train.jsonl dev.jsonl valid.jsonl", "dev.jsonl and valid.jsonl are both valid"),
         ("sumpubmed", "line_text/text_3.txt line_text/text_003.txt abstract/abstract_3.txt", "have the same number"),
         ("sumpubmed duc scitldr aeslc qmsum squad gigaword", "other.txt", ": n"),
     ],
@@ -415,14 +366,6 @@ def test_files_that_would_be_left_out_are_named(tmp_path, capsys, kinds, names, 
         corpora.write(tmp_path / "raw" / name, PAIR)
     for kind in kinds.split():
         assert said in refused(tmp_path, capsys, kind, "--data", tmp_path / "raw")
-
-
-def test_a_missing_list_of_urls_is_not_as_published(tmp_path, capsys):
-    raw = corpora.cnndm(tmp_path / "raw")
-    (raw / "url_lists" / "all_val.txt").unlink()
-    stories = ["--stories", raw / "cnn" / "stories", raw / "dailymail" / "stories", "--urls", raw / "url_lists"]
-    assert "--expect: there is no valid" in refused(tmp_path, capsys, "cnndm", *stories, "--expect", "5,2,2")
-    assert set(run(tmp_path, "cnndm", *stories, "--expect", "any")[1]["splits"]) == {"train", "test"}
 
 
 def test_another_seed_of_the_split_is_not_the_old_split(tmp_path, capsys):
@@ -435,19 +378,19 @@ def test_another_seed_of_the_split_is_not_the_old_split(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "words,said",
+    "words,named",
     [
-        (["table"], "at least one of --train"),
-        (["table", "--train", "x", "--source-words", "-1"], "--source-words -1: choose 0"),
-        (["duc", "--data", "{}", "--as-gigaword"], "give --docs and --models"),
-        (["sumpubmed", "--data", "{}", "--seed", "1"], "--seed 1 has no effect on JSON lines"),
-        (["sumpubmed", "--data", "{}", "--test-size", "5"], "--test-size 5 has no effect on JSON lines"),
-        (["table", "--train", "{}/train.jsonl", "--no-quotes"], "--no-quotes: applies only to CSV and TSV"),
-        (["table", "--train", "{}/train.jsonl", "--delimiter", ";"], "--delimiter ;: applies only to CSV and TSV"),
-        (["table", "--train", "{}/train.jsonl", "--delimiter", "::"], '--delimiter "::": choose one character'),
-        (["table", "--train", "{}/train.jsonl", "--short-lead", "9"], "--short-lead 9 has no effect without"),
+        ("table", "--train"),
+        ("table --train x --source-words -1", "--source-words -1"),
+        ("duc --data . --as-gigaword", "--docs and --models"),
+        ("sumpubmed --data . --seed 1", "--seed 1"),
+        ("sumpubmed --data . --test-size 5", "--test-size 5"),
+        ("table --train train.jsonl --no-quotes", "--no-quotes"),
+        ("table --train train.jsonl --delimiter ;", "--delimiter ;"),
+        ("table --train train.jsonl --short-lead 9", "--short-lead 9"),
     ],
 )
-def test_options_without_effect_and_impossible_ones_are_refused(tmp_path, capsys, words, said):
-    corpora.write(tmp_path / "raw" / "train.jsonl", PAIR)
-    assert said in refused(tmp_path, capsys, *(word.format(tmp_path / "raw") for word in words))
+def test_options_without_effect_and_impossible_ones_are_refused(tmp_path, capsys, monkeypatch, words, named):
+    corpora.write(tmp_path / "train.jsonl", PAIR)
+    monkeypatch.chdir(tmp_path)
+    assert named in refused(tmp_path, capsys, *words.split())
