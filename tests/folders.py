@@ -25,6 +25,12 @@ DECODING = {**FOLDER_DEFAULTS, "beam": 3, "max_len": 9, "no_repeat_ngram_size": 
 WORDS = [f"w{number}" for number in range(40)]
 
 
+def subword_text(path):
+    """Options of a text with subwords, which knows "w1" and single characters."""
+    (path / "codes").write_text("#version: 0.2\nw 1\nw 1</w>\n")
+    return {**TEXT, "bpe": "subword_nmt", "bpe-codes": str(path / "codes")}
+
+
 def make_run(path, arch="etads", tail=3, target_words=None, mark=False, settings=None, task=None, **options):
     """RUN with checkpoints/checkpoint_best.pt and prepared/; returns the model."""
     task = task or make_task(60, 20, tail=tail, mark=mark, target_words=target_words)
