@@ -44,17 +44,8 @@ def make_run(path, arch="etads", tail=3, target_words=None, mark=False, settings
     if getattr(model.decoder, "pointer", None) is not None:
         with torch.no_grad():
             model.decoder.pointer.gate.bias.fill_(-3.0)  # copies more often than not
-    data = path / "prepared" / "bin"
-    data.mkdir(parents=True, exist_ok=True)
-    for side, dictionary in (("source", task.source_dictionary), ("target", task.target_dictionary)):
-        lines = zip(dictionary.symbols[4:], dictionary.count[4:])
-        known = count_known_words(dictionary)
-        (data / f"dict.{side}.txt").write_text(
-            "".join(f"{word} {count if n < known else 0}\n" for n, (word, count) in enumerate(lines, 4))
-        )
-    for side in ("source", "target"):  # fairseq finds the suffixes by these names
-        (data / f"train.source-target.{side}.idx").touch()
-    (data / "complete").touch()
+    save_data(path / "prepared" / "bin", task)
+    (path / "prepared" / "bin" / "complete").touch()
     settings = {"tokens": "word", "size": 40, "lowercase": True, "words": "spaces", **(settings or {})}
     (path / "prepared" / "prepare.json").write_text(json.dumps({"settings": settings}))
     (path / "checkpoints").mkdir()
@@ -62,6 +53,18 @@ def make_run(path, arch="etads", tail=3, target_words=None, mark=False, settings
         path / "checkpoints" / "checkpoint_best.pt", model, model_config(arch, **{**SMALL, **options}), task
     )
     return model
+
+
+def save_data(data, task):
+    """Write the dictionaries of prepared data."""
+    data.mkdir(parents=True, exist_ok=True)
+    for side, dictionary in (("source", task.source_dictionary), ("target", task.target_dictionary)):
+        lines = zip(dictionary.symbols[4:], dictionary.count[4:])
+        known = count_known_words(dictionary)
+        (data / f"dict.{side}.txt").write_text(
+            "".join(f"{word} {count if n < known else 0}\n" for n, (word, count) in enumerate(lines, 4))
+        )
+        (data / f"train.source-target.{side}.idx").touch()  # fairseq finds the suffixes by these names
 
 
 def save_checkpoint(path, model, cfg_of_model, task):

@@ -10,11 +10,12 @@ import queue
 import re
 import signal
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
-from demo_server import TEXT, URL, ask, client, demo, summarizer, told  # noqa: F401  # fixtures among them
+from demo_server import JSON, TEXT, URL, ask, client, demo, summarizer, told  # noqa: F401  # fixtures among them
 from folders import DECODING, make_folder
 from starlette.testclient import TestClient
 
@@ -29,6 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # from the client: newer vers
 def test_the_summary_grows_into_that_of_the_summarizer(client, summarizer):
     waiting, document, *steps, last = told(ask(client, beam=1, min_len=4))
     want = summarizer.summarize(TEXT, beam=1, min_len=4)
+    explanation = want.explain()
     assert waiting == {"kind": "waiting", "before": 0}
     assert [TEXT[start:end] for start, end in document["spans"]] == TEXT.split()
     assert {step["kind"] for step in steps} == {"step"}
@@ -36,35 +38,21 @@ def test_the_summary_grows_into_that_of_the_summarizer(client, summarizer):
     assert len(words) >= 4 and words == [list(want.tokens[:count]) for count in range(1, len(words) + 1)]
     assert (last["kind"], last["text"], last["sentences"]) == ("summary", want.text, list(want.sentences))
     assert last["score"] == pytest.approx(want.score) and words[-1] == last["text"].split()
-    assert last["explanation"] == json.loads(json.dumps(want.explain().to_dict()))
-    for step, row in zip(steps, want.explain().copying):
+    assert last["explanation"] == json.loads(json.dumps(explanation.to_dict()))
+    for step, row in zip(steps, explanation.copying):
         assert dict(step["copying"]) == pytest.approx({j: w for j, w in enumerate(row[:-1]) if w >= 0.01}, abs=2e-3)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"beam": 4, "min_len": 5, "max_len": 7, "coverage_penalty": 1.5},
-        {"infer_dtype": None, "allow_unk": True, "length_penalty_type": "wu"},
-    ],
-)
-def test_options_are_those_of_the_summarizer(client, summarizer, options):
+def test_options_are_those_of_the_summarizer(client, summarizer):
+    options = {"beam": 4, "min_len": 5, "max_len": 7, "length_penalty_type": "wu", "infer_dtype": None}
     last = told(ask(client, **options))[-1]
     want = summarizer.summarize(TEXT, **options)
     assert (last["text"], last["score"]) == (want.text, pytest.approx(want.score))
 
 
-def test_a_document_without_words_has_a_summary_without_words(client):
-    first, last = told(ask(client, " \n\t "))
-    assert (first["kind"], last["kind"], last["text"], last["words_read"]) == ("waiting", "summary", "", 0)
-
-
 def test_any_text_is_taken_and_comes_back_as_text(client):
     for text in ("<script>alert(1)</script> w1", "\ud800 w1 \udfff", "w1\r\n\r\nw2 \u202e w3", "w" * 5000):
-        answer = client.post(
-            "/summarize", content=json.dumps({"text": text}).encode(), headers={"Content-Type": "application/json"}
-        )
+        answer = client.post("/summarize", content=json.dumps({"text": text}), headers=JSON)
         assert told(answer)[-1]["explanation"]["document"] == text
 
 
@@ -74,21 +62,11 @@ def test_how_much_was_read_is_said_in_words(client):
     assert long["words_read"] == 60
     short = told(ask(client, "w1 w2  w3\n"))[-1]
     assert (short["words"], short["words_read"]) == (3, 3)
+    waiting, none = told(ask(client, " \n\t "))
+    assert (waiting["kind"], none["kind"], none["text"], none["words_read"]) == ("waiting", "summary", "", 0)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"beem": 2},
-        {"beam": 0},
-        {"beam": "5"},
-        {"beam": True},
-        {"length_penalty_type": "gnmt"},
-        {"exact_length": 30},
-        {"ngram_ignore_tokens": "nowhere"},
-        {"stepwise_coverage_penalty": True},
-    ],
-)
+@pytest.mark.parametrize("options", [{"beem": 2}, {"beam": True}, {"ngram_ignore_tokens": "nowhere"}])
 def test_wrong_options_are_refused_in_the_summarizers_words(client, summarizer, options):
     with pytest.raises(InputError) as error:
         summarizer.summarize(TEXT, **options)
@@ -97,15 +75,15 @@ def test_wrong_options_are_refused_in_the_summarizers_words(client, summarizer, 
 
 
 def test_what_would_take_all_the_memory_is_refused_unless_it_is_the_folders_own(client):
-    for name, value, most in (("beam", 51, 50), ("max_len", 1001, 1000), ("max_len_a", 11.0, 10)):
+    for name, value in (("beam", 51), ("max_len", 1001), ("max_len_a", 11.0)):
         answer = ask(client, **{name: value})
-        assert answer.status_code == 400 and f"{value}: choose at most {most}" in answer.text
+        assert answer.status_code == 400 and f"{value}: choose at most" in answer.text
     server.check_options({"beam": 80}, {**DECODING, "beam": 80})
     with pytest.raises(InputError, match="--beam 81: choose at most 80"):
         server.check_options({"beam": 81}, {**DECODING, "beam": 80})
 
 
-def test_the_form_has_every_option(client):
+def test_the_form_has_every_option_and_its_defaults_change_nothing(client, summarizer):
     about = client.get("/about.json").json()
     fields = {field["name"]: field for field in about["options"]}
     assert set(fields) == set(CALL) - {"shortlist", "choose", "choose_words"}
@@ -116,15 +94,12 @@ def test_the_form_has_every_option(client):
     extracts = [field["name"] for field in server.describe_fields({"choose": "extract"})]
     assert "words" in extracts and "beam" not in extracts
     assert about["title"] == "a <b>model</b>"
-
-
-def test_the_defaults_of_the_form_change_nothing(summarizer):
     defaults = server.get_default_options(summarizer.config.decoding)
     server.check_options(defaults, summarizer.config.decoding)
     assert summarizer.summarize(TEXT, **defaults) == summarizer.summarize(TEXT)
 
 
-@pytest.mark.parametrize("options, opens", [([], False), (["--open"], True), (["--open", "--no-open"], False)])
+@pytest.mark.parametrize("options, opens", [([], False), (["--open"], True)])
 def test_the_page_is_opened_if_that_is_asked_for(tmp_path, monkeypatch, capsys, options, opens):
     folder, _ = make_folder(tmp_path)
     opened, threads = queue.Queue(), []
@@ -154,9 +129,6 @@ def test_ctrl_c_does_not_wait_until_the_model_is_loaded():
     ended.set()
     with pytest.raises(ZeroDivisionError):
         command._run_in_thread(lambda: 1 // 0)
-
-
-# The queue
 
 
 def test_two_at_once_get_what_they_get_one_after_the_other(client):
@@ -209,7 +181,6 @@ def test_so_many_may_wait_and_no_more(held, monkeypatch):
             until(lambda number=number: len(held.jobs) == 1 + number)
         refused = ask(client)
         assert refused.status_code == 503 and refused.headers["retry-after"] == "2"
-        assert "2 other summaries are waiting already: try again in a moment" in refused.text
         held.summarizer.go_on.set()
         assert [told(a.result(60))[0]["before"] for a in (first, *others)] == [0, 1, 2]
         assert told(ask(client))[-1]["kind"] == "summary"
@@ -217,23 +188,19 @@ def test_so_many_may_wait_and_no_more(held, monkeypatch):
 
 def until(condition):
     """Wait at most twenty seconds until the condition holds."""
-    pause = threading.Event()
-    for _ in range(2000):
-        if condition():
-            return
-        pause.wait(0.01)
-    raise AssertionError("it never held")
+    ends = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < ends, "it never held"
+        time.sleep(0.01)
 
 
 @contextlib.asynccontextmanager
 async def asked_by_hand(app):
     """A request by a client that can disconnect: yields the response's messages and a function that disconnects."""
     body = json.dumps({"text": TEXT, "options": {"min_len": 6}}).encode()
-    scope = {
-        **{"type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1", "scheme": "http"},
-        **{"method": "POST", "path": "/summarize", "query_string": b""},
-        "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")],
-    }
+    scope = {"type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1"}
+    scope.update(scheme="http", method="POST", path="/summarize", query_string=b"")
+    scope["headers"] = [(b"host", b"localhost"), (b"content-type", b"application/json")]
     gone, sent, asked = asyncio.Event(), [], []
 
     async def receive():
@@ -308,8 +275,6 @@ def test_what_goes_wrong_is_said_and_the_next_document_is_summarised(demo, clien
 
     with monkeypatch.context() as patch:
         patch.setattr(demo.summarizer, "summarize", fails)
-        assert told(ask(client))[-1] == {
-            "kind": "problem",
-            "words": "Something went wrong (MemoryError): no room for it",
-        }
+        problem = {"kind": "problem", "words": "Something went wrong (MemoryError): no room for it"}
+        assert told(ask(client))[-1] == problem
     assert told(ask(client))[-1]["kind"] == "summary"

@@ -47,6 +47,7 @@ def test_without_a_script_the_texts_can_be_read():
     assert not found.open, "every element is closed"
     assert found.text["document"] == explanation.document and found.text["summary"] == "zebra yak"
     assert "a.txt" in found.text["<title>"]
+    assert make_page(json.loads(explanation.to_json()), "a.txt") == explanation.to_html("a.txt"), "kept as JSON"
 
 
 def test_nothing_of_a_document_is_more_than_text():
@@ -57,8 +58,8 @@ def test_nothing_of_a_document_is_more_than_text():
     found, plain = Page(text), Page(made_up(["w"] * len(words), ["a"] * 5).to_html("a"))
     assert [tag for tag, _ in found.elements] == [tag for tag, _ in plain.elements]
     assert not [a for _, a in found.elements for name in a if name.startswith("on") or name in ("style", "src", "href")]
-    assert "[U+202E]esrever" in found.text["document"] and "nul[U+0000]nul" in found.text["document"]
-    assert "[U+D800]" in found.text["document"] and "😀 👩\u200d👩\u200d👧 e\u0301" in found.text["document"]
+    for shown in ("[U+202E]esrever", "nul[U+0000]nul", "[U+D800]", "😀 👩\u200d👩\u200d👧 e\u0301"):
+        assert shown in found.text["document"]
     assert not re.search("[\0\u202a-\u202e\u2066-\u2069\u2028\ud800-\udfff]", text.split("<script>")[0])
     (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
     assert not re.search(r"[<>&\u2028]", data) and json.loads(data)["document"] == explanation.document
@@ -68,16 +69,14 @@ def test_nothing_of_a_document_is_more_than_text():
 
 def test_the_policy_allows_the_page_s_own_style_and_script_alone():
     text = made_up(WORDS, ["yak"]).to_html()
-    (style,) = re.findall("<style>(.*?)</style>", text, re.DOTALL)
-    (script,) = re.findall("<script>(.*?)</script>", text, re.DOTALL)
-    hashes = [
-        "'sha256-" + base64.b64encode(hashlib.sha256(part.encode()).digest()).decode() + "'" for part in (style, script)
-    ]
+    hashes = []
+    for part in ("style", "script"):
+        (content,) = re.findall(f"<{part}>(.*?)</{part}>", text, re.DOTALL)
+        hashes.append(f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'")
     assert Page(text).policy == (
         f"default-src 'none'; style-src {hashes[0]}; script-src {hashes[1]}; base-uri 'none'; form-action 'none'"
     )
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text), "an address that something could be loaded from"
-    assert text == made_up(WORDS, ["yak"]).to_html(), "the same every time"
 
 
 def test_a_notebook_shows_it_in_a_frame_that_cannot_reach_out():
@@ -92,8 +91,3 @@ def test_the_index_links_to_pages():
     text = make_index_page([("0001.html", '<a> "b"', "</td>x"), ("a b.html", "n", "s")])
     assert [a["href"] for tag, a in Page(text).elements if tag == "a"] == ["0001.html", "a%20b.html"]
     assert html.escape('<a> "b"') in text and "</td>x" not in text
-
-
-def test_data_kept_as_json_makes_the_same_page():
-    explanation = made_up(WORDS, ["yak"])
-    assert make_page(json.loads(explanation.to_json()), "t") == explanation.to_html("t")

@@ -66,13 +66,13 @@ def test_a_run_its_model_folder_and_its_split_agree(arch, tmp_path):
         of_split[0].explain()
 
 
-def test_checkpoints_and_data_can_be_chosen(run, tmp_path, capsys):
+def test_checkpoints_and_data_can_be_chosen(run, tmp_path):
     folder, texts = run
     shutil.copyfile(folder / "checkpoints" / "checkpoint_best.pt", folder / "checkpoints" / "checkpoint_last.pt")
     shutil.copytree(folder / "prepared", tmp_path / "data")
     wanted = Summarizer.load(folder, "cpu").summarize(texts)
-    for options in ({"checkpoint": "last"}, {"checkpoint": folder / "checkpoints" / "checkpoint_last.pt"}):
-        found = Summarizer.load(folder, "cpu", prepared=tmp_path / "data", **options)
+    for checkpoint in ("last", folder / "checkpoints" / "checkpoint_last.pt"):
+        found = Summarizer.load(folder, "cpu", prepared=tmp_path / "data", checkpoint=checkpoint)
         assert found.summarize(texts) == wanted
     with pytest.raises(InputError, match=r"--checkpoint best: .*debian is not a training run"):
         Summarizer.load("debian", checkpoint="best")
@@ -80,21 +80,28 @@ def test_checkpoints_and_data_can_be_chosen(run, tmp_path, capsys):
         Summarizer.load("debian", "cpu").read_split("test")
     with pytest.raises(InputError, match='no split "valid"'):
         Summarizer.load(folder, "cpu").read_split("valid")
-    for options, words in (
-        (["--content", str(tmp_path)], "it has no content.npz"),
-        (["--prepared", str(tmp_path)], "not a completed output folder of etads-prepare"),
-        (["--checkpoint", "nowhere.pt"], "--checkpoint nowhere.pt: no such file"),
-        (["--extractor", str(tmp_path)], f"--extractor {tmp_path}: "),
-        (["--shortlist-file", "nowhere"], "nowhere"),
-        (["--split", "test", "x"], "--split test: cannot be combined with FILE"),
-        (["--selection", "x", "x"], "--selection x needs --split"),
-        (["--split", "test", "--shard", "1/2"], "shards need a file"),
-        (["--shard", "1/2", "--output", "x"], "every shard would read all of standard input"),
-        (["--split", "test", "--output", str(next((folder / "prepared" / "bin").glob("test*.bin")))], "is also read"),
-        (["--split", "test", "--output", str(folder / "recipe.json")], "is also read"),
-    ):
-        assert summarize([str(folder), *options]) == 2
-        assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ("--content .", "it has no content.npz"),
+        ("--prepared .", "not a completed output folder of etads-prepare"),
+        ("--checkpoint nowhere.pt", "--checkpoint nowhere.pt: no such file"),
+        ("--extractor .", "--extractor"),
+        ("--shortlist-file nowhere", "nowhere"),
+        ("--split test x", "--split test: cannot be combined with FILE"),
+        ("--selection x x", "--selection x needs --split"),
+        ("--split test --shard 1/2", "shards need a file"),
+        ("--shard 1/2 --output x", "every shard would read all of standard input"),
+        ("--split test --output run/prepared/bin/test.source-target.source.bin", "is also read"),
+        ("--split test --output run/recipe.json", "is also read"),
+    ],
+)
+def test_wrong_options_are_refused(run, tmp_path, monkeypatch, capsys, options, words):
+    monkeypatch.chdir(tmp_path)
+    assert summarize(["run", *options.split()]) == 2
+    assert words in capsys.readouterr().err
 
 
 def test_shards_of_a_split_are_joined(run, tmp_path, capsys, monkeypatch):
@@ -124,9 +131,8 @@ def test_shards_of_a_split_are_joined(run, tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize(
     "variables, shard",
     [
-        ({"RANK": "1", "WORLD_SIZE": "4"}, "2/4"),
-        ({"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "4"}, "4/4"),
         ({"RANK": "0", "WORLD_SIZE": "1"}, "None"),
+        ({"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "4"}, "4/4"),
         ({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}, "None"),  # a batch script outside srun
     ],
 )
@@ -163,16 +169,15 @@ def test_an_interrupted_split_is_continued(run, tmp_path, monkeypatch, capsys):
 
 def test_probabilities_of_words_restrict_copying(run, tmp_path):
     folder, texts = run
-    rows = [
-        (compute_source_hash(text.split()), [str(number % 2) for number in range(len(text.split()))]) for text in texts
-    ]
-    header = {"documents": len(rows), "truncate_source": 60}
-    write_label_rows(tmp_path / "probabilities.words.test", header, rows)
+    rows = []
+    for text in texts:
+        words = text.split()
+        rows.append((compute_source_hash(words), [str(number % 2) for number in range(len(words))]))
+    write_label_rows(tmp_path / "probabilities.words.test", {"documents": len(rows), "truncate_source": 60}, rows)
     selection = ["--selection", str(tmp_path), "--selection-threshold", "0.5", "--selection-factor", "3"]
-    found = []
-    for number, options in enumerate(([], selection)):
-        output = tmp_path / f"{number}.jsonl"
-        command = [str(folder), "--split", "test", "--output", str(output), "--device", "cpu"]
-        assert summarize([*command, *options]) == 0
-        found.append([json.loads(line) for line in output.open()])
-    assert [one["score"] for one in found[0]] != [one["score"] for one in found[1]]
+    scores = []
+    for options in ([], selection):
+        output = tmp_path / f"{len(scores)}.jsonl"
+        assert summarize([str(folder), "--split", "test", "--output", str(output), "--device", "cpu", *options]) == 0
+        scores.append([json.loads(line)["score"] for line in output.open()])
+    assert scores[0] != scores[1]
