@@ -44,10 +44,7 @@ def make_run(path, arch="etads", tail=3, target_words=None, mark=False, settings
     if getattr(model.decoder, "pointer", None) is not None:
         with torch.no_grad():
             model.decoder.pointer.gate.bias.fill_(-3.0)  # copies more often than not
-    save_data(path / "prepared" / "bin", task)
-    (path / "prepared" / "bin" / "complete").touch()
-    settings = {"tokens": "word", "size": 40, "lowercase": True, "words": "spaces", **(settings or {})}
-    (path / "prepared" / "prepare.json").write_text(json.dumps({"settings": settings}))
+    save_data(path / "prepared", task, **(settings or {}))
     (path / "checkpoints").mkdir()
     save_checkpoint(
         path / "checkpoints" / "checkpoint_best.pt", model, model_config(arch, **{**SMALL, **options}), task
@@ -55,8 +52,9 @@ def make_run(path, arch="etads", tail=3, target_words=None, mark=False, settings
     return model
 
 
-def save_data(data, task):
-    """Write the dictionaries of prepared data."""
+def save_data(path, task, **settings):
+    """Write the dictionaries and settings of prepared data."""
+    data = path / "bin"
     data.mkdir(parents=True, exist_ok=True)
     for side, dictionary in (("source", task.source_dictionary), ("target", task.target_dictionary)):
         lines = zip(dictionary.symbols[4:], dictionary.count[4:])
@@ -65,6 +63,9 @@ def save_data(data, task):
             "".join(f"{word} {count if n < known else 0}\n" for n, (word, count) in enumerate(lines, 4))
         )
         (data / f"train.source-target.{side}.idx").touch()  # fairseq finds the suffixes by these names
+    (data / "complete").touch()
+    settings = {"tokens": "word", "size": 40, "lowercase": True, "words": "spaces", **settings}
+    (path / "prepare.json").write_text(json.dumps({"settings": settings}))
 
 
 def save_checkpoint(path, model, cfg_of_model, task):

@@ -43,13 +43,6 @@ def test_the_summary_grows_into_that_of_the_summarizer(client, summarizer):
         assert dict(step["copying"]) == pytest.approx({j: w for j, w in enumerate(row[:-1]) if w >= 0.01}, abs=2e-3)
 
 
-def test_options_are_those_of_the_summarizer(client, summarizer):
-    options = {"beam": 4, "min_len": 5, "max_len": 7, "length_penalty_type": "wu", "infer_dtype": None}
-    last = told(ask(client, **options))[-1]
-    want = summarizer.summarize(TEXT, **options)
-    assert (last["text"], last["score"]) == (want.text, pytest.approx(want.score))
-
-
 def test_any_text_is_taken_and_comes_back_as_text(client):
     for text in ("<script>alert(1)</script> w1", "\ud800 w1 \udfff", "w1\r\n\r\nw2 \u202e w3", "w" * 5000):
         answer = client.post("/summarize", content=json.dumps({"text": text}), headers=JSON)
@@ -66,21 +59,14 @@ def test_how_much_was_read_is_said_in_words(client):
     assert (waiting["kind"], none["kind"], none["text"], none["words_read"]) == ("waiting", "summary", "", 0)
 
 
-@pytest.mark.parametrize("options", [{"beem": 2}, {"beam": True}, {"ngram_ignore_tokens": "nowhere"}])
-def test_wrong_options_are_refused_in_the_summarizers_words(client, summarizer, options):
-    with pytest.raises(InputError) as error:
-        summarizer.summarize(TEXT, **options)
-    answer = ask(client, **options)
-    assert (answer.status_code, answer.text) == (400, str(error.value))
-
-
-def test_what_would_take_all_the_memory_is_refused_unless_it_is_the_folders_own(client):
-    for name, value in (("beam", 51), ("max_len", 1001), ("max_len_a", 11.0)):
+def test_what_is_wrong_or_would_take_all_the_memory_is_refused_unless_it_is_the_folders_own(client):
+    for name, value in (("beem", 2), ("beam", True), ("ngram_ignore_tokens", "nowhere"), ("max_len_a", 11.0)):
         answer = ask(client, **{name: value})
-        assert answer.status_code == 400 and f"{value}: choose at most" in answer.text
+        assert answer.status_code == 400 and name.replace("_", "-") in answer.text
     server.check_options({"beam": 80}, {**DECODING, "beam": 80})
-    with pytest.raises(InputError, match="--beam 81: choose at most 80"):
-        server.check_options({"beam": 81}, {**DECODING, "beam": 80})
+    for most in (50, 80):
+        with pytest.raises(InputError, match=f"--beam {most + 1}: choose at most {most}"):
+            server.check_options({"beam": most + 1}, {**DECODING, "beam": most})
 
 
 def test_the_form_has_every_option_and_its_defaults_change_nothing(client, summarizer):
@@ -99,21 +85,20 @@ def test_the_form_has_every_option_and_its_defaults_change_nothing(client, summa
     assert summarizer.summarize(TEXT, **defaults) == summarizer.summarize(TEXT)
 
 
-@pytest.mark.parametrize("options, opens", [([], False), (["--open"], True)])
-def test_the_page_is_opened_if_that_is_asked_for(tmp_path, monkeypatch, capsys, options, opens):
-    folder, _ = make_folder(tmp_path)
+@pytest.mark.parametrize("opens", [False, True])
+def test_the_page_is_opened_if_that_is_asked_for(tmp_path, monkeypatch, capsys, opens):
     opened, threads = queue.Queue(), []
     model = SimpleNamespace(device="cpu", summarize=lambda text: threads.append(threading.current_thread()))
     model.config, model.picks_sentences = SimpleNamespace(task={"truncate_source": 400}), False
     monkeypatch.setattr("fairseq_etads.summarizer.Summarizer.load", lambda *args: model)
     monkeypatch.setattr(command, "_serve", lambda summarizer, title, listener: opened.put(title))
     monkeypatch.setattr(command.webbrowser, "open", opened.put)
-    assert command.main([str(folder), "--port", "0", *options]) == 0
+    assert command.main([str(make_folder(tmp_path)[0]), "--port", "0", *["--open"] * opens]) == 0
     url = re.search(r"http://127\.0\.0\.1:[1-9]\d*/", capsys.readouterr().out)[0]
     found = {opened.get(timeout=20) for _ in range(1 + opens)}
     assert found == ({"model", url} if opens else {"model"}) and opened.empty()
-    assert len(threads) == 1, "what the first summary waits for is done before anybody looks"
-    assert not threads[0].is_alive(), "threads of OpenMP that stay would make those of the searches wait asleep"
+    (thread,) = threads  # what the first summary waits for is done before anybody looks
+    assert not thread.is_alive(), "threads of OpenMP that stay would make those of the searches wait asleep"
 
 
 def test_ctrl_c_does_not_wait_until_the_model_is_loaded():
@@ -129,16 +114,6 @@ def test_ctrl_c_does_not_wait_until_the_model_is_loaded():
     ended.set()
     with pytest.raises(ZeroDivisionError):
         command._run_in_thread(lambda: 1 // 0)
-
-
-def test_two_at_once_get_what_they_get_one_after_the_other(client):
-    asked = [(f"w{n} New{n} w{n + 3} other w{n * 7 % 40}", {"beam": 1 + n % 3}) for n in range(8)]
-    alone = [told(ask(client, text, **options)) for text, options in asked]
-    with ThreadPoolExecutor(4) as pool:
-        together = [told(a) for a in pool.map(lambda pair: ask(client, pair[0], **pair[1]), asked)]
-    for first, second in zip(together, alone):
-        assert first[-1].pop("page") != second[-1].pop("page")
-        assert first[1:] == second[1:] and len(second) > 3
 
 
 class Held:
@@ -173,16 +148,14 @@ def held(summarizer):
 def test_so_many_may_wait_and_no_more(held, monkeypatch):
     monkeypatch.setattr(server, "MAX_WAITING", 2)
     with TestClient(held.make_app(), base_url=URL) as client, ThreadPoolExecutor(3) as pool:
-        first = pool.submit(ask, client)
-        assert held.summarizer.reached.wait(20)
-        others = []
-        for number in (1, 2):
-            others.append(pool.submit(ask, client))
-            until(lambda number=number: len(held.jobs) == 1 + number)
+        answers = []
+        for number in (1, 2, 3):
+            answers.append(pool.submit(ask, client))
+            until(lambda number=number: len(held.jobs) == number)
         refused = ask(client)
         assert refused.status_code == 503 and refused.headers["retry-after"] == "2"
         held.summarizer.go_on.set()
-        assert [told(a.result(60))[0]["before"] for a in (first, *others)] == [0, 1, 2]
+        assert [told(answer.result(60))[0]["before"] for answer in answers] == [0, 1, 2]
         assert told(ask(client))[-1]["kind"] == "summary"
 
 
@@ -201,12 +174,12 @@ async def asked_by_hand(app):
     scope = {"type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1"}
     scope.update(scheme="http", method="POST", path="/summarize", query_string=b"")
     scope["headers"] = [(b"host", b"localhost"), (b"content-type", b"application/json")]
-    gone, sent, asked = asyncio.Event(), [], []
+    gone, sent = asyncio.Event(), []
+    parts = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive():
-        if not asked:
-            asked.append(True)
-            return {"type": "http.request", "body": body, "more_body": False}
+        if parts:
+            return parts.pop()
         await gone.wait()
         return {"type": "http.disconnect"}
 
@@ -248,8 +221,7 @@ def test_steps_are_sent_while_the_search_goes_on(held):
             held.summarizer.go_on.set()
             await asyncio.to_thread(until, lambda: any(b'"summary"' in m.get("body", b"") for m in list(sent)))
             gone.set()
-            kinds = [json.loads(message["body"])["kind"] for message in sent if message.get("body")]
-            return before, kinds
+            return before, [json.loads(message["body"])["kind"] for message in sent if message.get("body")]
 
     before, kinds = asyncio.run(watch())
     assert json.loads(before)["kind"] == "waiting", "nothing is kept back until the end"

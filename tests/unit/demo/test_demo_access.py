@@ -25,7 +25,6 @@ PAGES = sorted(server.FILES)
         (b"\xff\xfe", "not JSON"),
         (b"[" * 100_000, "not JSON"),
         (b'{"text": 1' + b"0" * 5000 + b"}", "not JSON"),
-        (b"[]", "Send"),
         (b'{"text": ["w1"]}', "Send"),
         (b'{"text": "w1", "more": 1}', "Send"),
         (b'{"text": "w1", "options": [1]}', "options: send an object"),
@@ -33,6 +32,7 @@ PAGES = sorted(server.FILES)
         (b'{"text": "w1", "options": {"\\ud800": 1}}', "\\ud800"),
         (b'{"text": "w1", "options": {"beam": 1' + b"0" * 400 + b"}}", "--beam 1000"),
     ],
+    ids=lambda value: str(value)[:40],
 )
 def test_what_is_no_request_is_refused(client, body, words):
     answer = client.post("/summarize", content=body, headers=JSON)
@@ -65,28 +65,16 @@ def test_two_names_at_once_are_refused():
         assert server.find_request_rejection("GET", headers)[0] == 403
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1:8000", "localhost:8000", "LOCALHOST", "127.0.0.1", "localhost:1"])
+@pytest.mark.parametrize("host", ["127.0.0.1:8000", "LOCALHOST", "localhost:1"])
 def test_its_own_names_are_answered(client, host):
-    assert client.get("/", headers={"Host": host}).status_code == 200
     own = {"Host": host, "Origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}
     assert told(ask(client, headers=own))[-1]["kind"] == "summary"
 
 
-@pytest.mark.parametrize(
-    "name, value",
-    [
-        ("Origin", "http://evil.example"),
-        ("Origin", "null"),
-        ("Origin", "https://127.0.0.1:8000"),
-        ("Origin", "http://127.0.0.1:8001"),
-        ("Origin", "http://localhost:8000"),
-        ("Origin", ""),
-        ("Sec-Fetch-Site", "cross-site"),
-        ("Sec-Fetch-Site", "same-site"),
-    ],
-)
-def test_other_pages_are_refused(client, name, value):
-    assert ask(client, headers={name: value}).status_code == 403
+@pytest.mark.parametrize("site", ["http://evil.example", "null", "", "https://127.0.0.1:8000", "http://127.0.0.1:8001"])
+def test_other_pages_are_refused(client, site):
+    assert ask(client, headers={"Origin": site}).status_code == 403
+    assert ask(client, headers={"Sec-Fetch-Site": "same-site"}).status_code == 403
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "", "text/plain; application/json"])

@@ -2,7 +2,6 @@
 
 import math
 import re
-import time
 from dataclasses import replace
 
 import pytest
@@ -215,22 +214,3 @@ def test_tokens_without_a_place_and_overlapping_ones_are_shown_once(shown, monke
     browser = shown(explanation)
     assert [word.text for word in browser.find_all(".t")] == ["½", "2", "<q>", "bc", "d", "[U+202E]", "end"]
     assert browser.find("#document").text == "½2<q> bcd [U+202E] end", "once, though its characters could not be told"
-
-
-def test_a_frame_in_a_notebook_works_and_is_shut_in(browser, explanation, tmp_path):
-    style = "<style>.w { display: none !important }</style><p class=w>outside</p>"
-    page = f"<!doctype html><meta charset=utf-8><title>notebook</title>{style}{explanation._repr_html_()}"
-    (tmp_path / "notebook.html").write_text(page, encoding="utf-8")
-    browser.open(tmp_path / "notebook.html")
-    browser.driver.switch_to.frame(browser.find("iframe"))
-    try:
-        for _ in range(50):
-            if browser.find_all(".w") and browser.find_all(".head"):
-                break
-            time.sleep(0.1)
-        browser.find_all(".w")[0].click()
-        assert "summary, 1 of 4" in detail(browser)
-        assert browser.run("try { return parent.document.title } catch (e) { return e.name }") == "SecurityError"
-    finally:
-        browser.driver.switch_to.default_content()
-    assert browser.console() == []

@@ -1,6 +1,7 @@
 """Model folders: loading gives what was exported, and anything else in a folder is refused with a message."""
 
 import json
+import math
 import os
 import resource
 import shutil
@@ -36,6 +37,8 @@ def folder(made, tmp_path):
 
 
 BIAS = "encoder.layers.0.fc1.bias"
+EVALUATED = {"adaptive_softmax_cutoff": "__import__('os').mkdir('trapped')", "share_all_embeddings": False}
+"""An option that fairseq evaluates as Python."""
 
 
 def change(folder, section, **values):
@@ -92,11 +95,10 @@ def test_half_precision_takes_half_the_room_and_is_the_rounded_model(made, tmp_p
         assert loaded[name].dtype == value.dtype and torch.equal(loaded[name], value.half().to(value.dtype))
 
 
-def test_what_half_precision_cannot_hold_is_refused():
-    with pytest.raises(InputError, match=r"the weight a .*--dtype fp16; choose fp32"):
-        convert_weights_for_storage({"a": torch.tensor([1e6])}, "fp16")
-    with pytest.raises(InputError, match=r"the weight a contains numbers that are not finite$"):
-        convert_weights_for_storage({"a": torch.tensor([float("nan")])}, "fp32")
+@pytest.mark.parametrize("value, dtype, words", [(1e6, "fp16", "choose fp32"), (math.nan, "fp32", "not finite")])
+def test_weights_that_cannot_be_stored_are_refused(value, dtype, words):
+    with pytest.raises(InputError, match=f"the weight a .*{words}"):
+        convert_weights_for_storage({"a": torch.tensor([value])}, dtype)
 
 
 def test_views_of_one_memory_are_stored_whole():
@@ -125,13 +127,11 @@ def test_a_folder_that_exists_is_not_overwritten_and_nothing_half_is_left(tmp_pa
 
 @pytest.mark.parametrize("name", [CONFIG, WEIGHTS, "dict.source.txt", CHECKSUMS])
 def test_damage_is_noticed(made, tmp_path, name):
-    folder = tmp_path / "folder"
-    shutil.copytree(made[0], folder)
-    load_folder(folder)
-    content = bytearray((folder / name).read_bytes())
-    content[-20] ^= name != CONFIG
-    (folder / name).write_bytes(content + b" " * (name == CONFIG))  # this is still valid JSON
-    assert "damaged" in refusal(folder)
+    shutil.copytree(made[0], tmp_path / "folder")
+    path = tmp_path / "folder" / name
+    content = path.read_bytes()
+    path.write_bytes(content + b" " if name == CONFIG else content[:-20] + b"?" + content[-19:])  # still valid JSON
+    assert "damaged" in refusal(tmp_path / "folder")
 
 
 def test_the_model_card_may_be_edited_and_other_files_must_be_there(made, tmp_path):
@@ -211,13 +211,11 @@ def test_a_file_that_is_no_config_is_refused(folder, content, words):
     [
         (None, {"schema_version": SCHEMA_VERSION + 1}, f"reads up to {SCHEMA_VERSION}): update with pip"),
         *((None, {"schema_version": wrong}, "not a version number") for wrong in (0, "1", True)),
-        (None, {"architecture": 3}, '"architecture" is 3'),
         (None, {"architecture": "../etads"}, '"../etads" is not an architecture'),
         (None, {"model": []}, '"model" is list'),
         (None, {"more": {}}, 'unknown section "more"'),
         ("task", {"truncate_source": 10**400}, '"truncate_source" is 1000'),
         ("task", {"truncate_target": True}, '"truncate_target" is true'),
-        ("task", {"left_pad_source": 0}, '"left_pad_source" is 0'),
         ("task", {"source_dictionary": "0" * 16}, "is not the one the checkpoint was trained with"),
         ("task", {"source_dictionary": None}, "not 16 hexadecimal digits"),
         ("task", {"factor_dictionaries": {"../../etc/passwd": "0" * 16}}, "not fingerprints by the names of factors"),
@@ -225,39 +223,25 @@ def test_a_file_that_is_no_config_is_refused(folder, content, words):
         ("task", {"data": "/etc"}, 'unknown entry "data"'),
         ("text", {"words": ["moses"]}, "not one of moses"),
         ("text", {"language": "../../x"}, "not a language's code"),
-        ("text", {"subwords": "/etc/passwd"}, "not one of null, subword_nmt"),
         ("text", {"subwords": "subword_nmt"}, "is incomplete: it has no codes.bpe"),
-        ("decoding", {"beam": 10**30}, "--beam"),
         ("decoding", {"bean": 5}, "there is no decoding option bean"),
-        ("decoding", {"min_len": 10}, "--min-len"),
-        ("weights", {"dtype": "int4"}, "not one of fp32, fp16"),
         ("weights", {"shared": {"a": 1}}, "not names of weights"),
         ("weights", {"shared": {"encoder.layers.1.fc1.bias": BIAS}}, "cannot share the weight"),  # it is stored, too
-        ("weights", {"shared": {"nothing": "nowhere"}}, '"nothing" cannot share the weight "nowhere"'),
         ("model", {"encoder_embed_dim": 10**9}, "the option encoder_embed_dim of etads cannot be '1000000000'"),
         ("model", {"encoder_embed_dim": 31}, "no model can be built from its options"),
-        ("model", {"encoder_layers": 40}, "lacks the weight 'encoder.layers.10."),
         ("model", {"encoder_layers": 1.5}, "the option encoder_layers"),
         ("model", {"encoder_embed_path": "/etc/passwd"}, "the option encoder_embed_path"),
         ("model", {"user_dir": "/tmp"}, "etads has no option 'user_dir'"),
         ("model", {"pointer": {"a": 1}}, "the option pointer"),
         ("model", {"focus_layers": "${oc.env:HOME}"}, "the option focus_layers"),
-        ("model", {"dropout": "0.1"}, None),
         ("model", {"dropout": True}, "the option dropout"),
-        # fairseq evaluates this option as Python
-        *(
-            ("model", {"adaptive_softmax_cutoff": code, "share_all_embeddings": False}, "cutoff of etads cannot be")
-            for code in ("__import__('os').mkdir('trapped')", "[__import__('os').getcwd()]")
-        ),
+        ("model", EVALUATED, "the option adaptive_softmax_cutoff"),
     ],
 )
 def test_hostile_settings_are_refused(folder, section, values, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     change(folder, section, **values)
-    if words is None:  # OmegaConf converts the text to a number
-        load_folder(folder)
-    else:
-        assert words in refusal(folder)
+    assert words in refusal(folder)
     assert not (tmp_path / "trapped").exists()
 
 

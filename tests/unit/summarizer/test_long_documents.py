@@ -37,7 +37,7 @@ def extractor_run(path, budget=30):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_()
-    save_data(path / "prepared" / "bin", task)
+    save_data(path / "prepared", task, source_marks=True)
     (path / "checkpoints").mkdir()
     save_checkpoint(path / "checkpoints" / "checkpoint_best.pt", model, options, task)
     (path / "picking.json").write_text(SentencePickingSettings(budget, (0.1, 0.5, 0.9)).to_json())
@@ -52,13 +52,6 @@ def source_of(run, text, extra=None, extractor=None):
 def source_of_extractor(run, *names):
     """An extractor's run with further files of these names."""
     return source_of(run, {**TEXT, "text-sentence-marks": "insert"}, {name: run / name for name in names})
-
-
-def complete_extractor(run):
-    """Let an extractor's run have the files of the commands that prepared its data."""
-    settings = {"tokens": "word", "size": 40, "lowercase": True, "words": "spaces", "source_marks": True}
-    (run / "prepared" / "prepare.json").write_text(json.dumps({"settings": settings}))
-    (run / "prepared" / "bin" / "complete").touch()
 
 
 def make_long_folder(path, factors=True, budget=30):
@@ -138,13 +131,6 @@ def test_tokens_carry_the_level_of_their_sentence(summarizer):
     assert row == [*[short.levels[0]] * 2, values.eos_word]
 
 
-def test_summaries_do_not_depend_on_the_batch_and_short_ones_are_read_whole(summarizer):
-    texts = [LONG, "W5 w6. W7 new w9.", "", LONG[:500]]
-    together = summarizer.summarize(texts)
-    assert [s.tokens for s in together] == [summarizer.summarize(text).tokens for text in texts]
-    assert len(together[1].picked.sentences) == together[1].picked.total == 2 and together[2].picked is None
-
-
 def test_records_and_explanations_show_what_was_picked(summarizer):
     summary = summarizer.summarize(LONG)
     record = json.loads(json.dumps(summary.to_dict()))
@@ -164,7 +150,10 @@ def test_without_factors_picked_sentences_are_read_too_and_the_command_says_if_t
     assert "documents truncated" not in said and "--long" not in said
 
 
-def test_all_tokens_are_counted_although_few_are_read(summarizer):
+def test_all_tokens_are_counted_and_short_documents_are_read_whole(summarizer):
+    assert summarizer.summarize("").picked is None
+    short = summarizer.summarize("W5 w6. W7 new w9.").picked
+    assert len(short.sentences) == short.total == 2
     text = " ".join(f"w{number % 9} w1 w2 w3 w4 w5 w6." for number in range(40))
     assert summarizer.summarize(text).truncation.read < 100
     assert summarizer.token_count(text) == 2 * summarizer.token_count(text[: len(text) // 2]) > 200
@@ -198,39 +187,35 @@ def test_a_folder_that_is_not_whole_is_refused(folder, tmp_path, name, content, 
 
 
 def test_a_summariser_is_no_extractor_and_needs_one(tmp_path):
-    make_long_folder(tmp_path)
+    folder = make_long_folder(tmp_path)
     own = source_of(tmp_path / "run", TEXT)
-    with pytest.raises(InputError, match="which an extractor computes from raw text: name its run with --extractor"):
+    with pytest.raises(InputError, match="name its run with --extractor"):
         export_folder(own, tmp_path / "a", DECODING)
     with pytest.raises(InputError, match=r"--extractor .*checkpoint_best.pt: not a sentence extractor"):
         export_folder(own._replace(extractor=own), tmp_path / "b", DECODING)
-    config = tmp_path / "model" / "extractor" / "config.json"
     for name in ("SHA256SUMS", "extractor/SHA256SUMS"):
-        (tmp_path / "model" / name).unlink()
+        (folder / name).unlink()
+    config = folder / "extractor" / "config.json"
     config.write_text(config.read_text().replace('"pooled_extractor"', '"etads"'))
     with pytest.raises(InputError, match='"etads" is not an extractor architecture'):
-        Summarizer.load(tmp_path / "model")
+        Summarizer.load(folder)
 
 
 def test_the_command_takes_the_extractor_that_is_with_the_run(tmp_path, capsys):
     make_long_folder(tmp_path)
     run, shared, other = (tmp_path / name for name in ("run", "shared", "other"))
-    complete_extractor(tmp_path / "extractor")
 
-    def refuse(*arguments):
-        assert export_command([str(run), str(tmp_path / "refused"), *arguments]) == 2
-        assert "name its run with --extractor" in capsys.readouterr().err
+    def export(*arguments):
+        return export_command([*map(str, arguments), str(tmp_path / "exported")])
 
-    def export(name, *arguments):
-        assert export_command([*arguments[:1], str(tmp_path / name), *arguments[1:]]) == 0
-        assert Summarizer.load(tmp_path / name, "cpu").picks_sentences
-
-    refuse()  # the extractor is elsewhere
+    assert export(run) == 2 and "name its run with --extractor" in capsys.readouterr().err, "it is elsewhere"
     (run / "shortened").mkdir()
     (tmp_path / "extractor").rename(run / "shortened" / "extractor")
-    export("b", str(run))
-    refuse("--extractor", "none")
+    assert export("--extractor", "none", run) == 2 and "name its run with --extractor" in capsys.readouterr().err
+    assert export(run) == 0 and Summarizer.load(tmp_path / "exported", "cpu").picks_sentences
+    shutil.rmtree(tmp_path / "exported")
     run.rename(shared)
     (other / "checkpoints").mkdir(parents=True)
     shutil.copy(shared / "checkpoints" / "checkpoint_best.pt", other / "checkpoints")
-    export("d", str(other), "--prepared", str(shared / "prepared"))
+    assert export("--prepared", shared / "prepared", other) == 0
+    assert Summarizer.load(tmp_path / "exported", "cpu").picks_sentences
