@@ -1,6 +1,4 @@
-"""The server of etads-demo: streams of summaries, options, the form; its queue, clients that leave, its end, errors."""
-
-# ruff: noqa: F811  # fixtures are imported, and then arguments
+"""The server of etads-demo: streams of summaries, options, the form; its queue, its end, errors; access control."""
 
 import asyncio
 import contextlib
@@ -15,16 +13,52 @@ from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
-from demo_server import JSON, TEXT, URL, ask, client, demo, summarizer, told  # noqa: F401  # fixtures among them
 from folders import DECODING, make_folder
+
+pytest.importorskip("starlette", reason="needs the extra demo")
+pytest.importorskip("httpx", reason="needs httpx, which Starlette's client for tests uses")
+
 from starlette.testclient import TestClient
 
+from fairseq_etads import Summarizer
 from fairseq_etads.commands import demo as command
 from fairseq_etads.demo import server
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search.options import CALL
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # from the client: newer versions of Starlette prefer another httpx
+PAGES = sorted(server.FILES)
+TEXT = "W5 w6 Zebra yak w20 😀 w21"
+URL = "http://127.0.0.1:8000"
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def summarizer(tmp_path_factory):
+    return Summarizer.load(make_folder(tmp_path_factory.mktemp("made"), pointer="soft")[0], device="cpu")
+
+
+@pytest.fixture
+def demo(summarizer):
+    made = server.DemoServer(summarizer, "a <b>model</b>")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def client(demo):
+    with TestClient(demo.make_app(), base_url=URL) as client:
+        yield client
+
+
+def ask(client, text=TEXT, headers=None, **options):
+    return client.post("/summarize", json={"text": text, "options": options}, headers=headers)
+
+
+def told(answer):
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"].startswith("application/x-ndjson")
+    return [json.loads(line) for line in answer.text.splitlines()]
 
 
 def test_the_summary_grows_into_that_of_the_summarizer(client, summarizer):
@@ -43,20 +77,19 @@ def test_the_summary_grows_into_that_of_the_summarizer(client, summarizer):
         assert dict(step["copying"]) == pytest.approx({j: w for j, w in enumerate(row[:-1]) if w >= 0.01}, abs=2e-3)
 
 
-def test_any_text_is_taken_and_comes_back_as_text(client):
-    for text in ("<script>alert(1)</script> w1", "\ud800 w1 \udfff", "w1\r\n\r\nw2 \u202e w3", "w" * 5000):
-        answer = client.post("/summarize", content=json.dumps({"text": text}), headers=JSON)
-        assert told(answer)[-1]["explanation"]["document"] == text
-
-
-def test_how_much_was_read_is_said_in_words(client):
-    long = told(ask(client, "one two, three. " * 40))[-1]
-    assert (long["words"], long["explanation"]["left_out"]) == (120, 60), "the words have their stops"
-    assert long["words_read"] == 60
-    short = told(ask(client, "w1 w2  w3\n"))[-1]
-    assert (short["words"], short["words_read"]) == (3, 3)
-    waiting, none = told(ask(client, " \n\t "))
-    assert (waiting["kind"], none["kind"], none["text"], none["words_read"]) == ("waiting", "summary", "", 0)
+def test_any_text_is_taken_and_how_much_was_read_is_said_in_words(client):
+    for text, words, read in (
+        ("one two, three. " * 40, 120, 60),  # the words have their stops
+        ("w1 w2  w3\n", 3, 3),
+        ("<script>alert(1)</script> w1", 2, 2),
+        ("\ud800 w1 \udfff", 3, 3),
+        ("w1\r\n\r\nw2 \u202e w3", 4, 4),
+        (" \n\t ", 0, 0),
+    ):
+        content = json.dumps({"text": text})
+        *_, found = told(client.post("/summarize", content=content, headers=JSON))
+        assert found["explanation"]["document"] == text
+        assert (found["kind"], found["words"], found["words_read"]) == ("summary", words, read)
 
 
 def test_what_is_wrong_or_would_take_all_the_memory_is_refused_unless_it_is_the_folders_own(client):
@@ -72,32 +105,28 @@ def test_what_is_wrong_or_would_take_all_the_memory_is_refused_unless_it_is_the_
 def test_the_form_has_every_option_and_its_defaults_change_nothing(client, summarizer):
     about = client.get("/about.json").json()
     fields = {field["name"]: field for field in about["options"]}
-    assert set(fields) == set(CALL) - {"shortlist", "choose", "choose_words"}
-    assert len(about["options"]) == len(fields)
-    assert {name: fields[name]["default"] for name in DECODING} == DECODING
+    assert set(fields) == set(CALL) - {"shortlist", "choose", "choose_words"} and about["title"] == "a <b>model</b>"
     assert [fields[name]["kind"] for name in ("lenpen", "allow_unk", "infer_dtype")] == ["float", "bool", "choice"]
-    assert "shortlist" in {field["name"] for field in server.describe_fields({**DECODING, "shortlist": True})}
-    extracts = [field["name"] for field in server.describe_fields({"choose": "extract"})]
-    assert "words" in extracts and "beam" not in extracts
-    assert about["title"] == "a <b>model</b>"
-    defaults = server.get_default_options(summarizer.config.decoding)
+    for decoding, shown, left_out in (({"shortlist": True}, "shortlist", ""), ({"choose": "extract"}, "words", "beam")):
+        names = [field["name"] for field in server.describe_fields({**DECODING, **decoding})]
+        assert shown in names and left_out not in names
+    defaults = {name: field["default"] for name, field in fields.items()}
+    assert DECODING.items() <= defaults.items()
     server.check_options(defaults, summarizer.config.decoding)
     assert summarizer.summarize(TEXT, **defaults) == summarizer.summarize(TEXT)
 
 
-@pytest.mark.parametrize("opens", [False, True])
-def test_the_page_is_opened_if_that_is_asked_for(tmp_path, monkeypatch, capsys, opens):
+def test_the_page_is_opened_after_a_first_summary_in_a_thread_that_ends(tmp_path, monkeypatch, capsys):
     opened, threads = queue.Queue(), []
     model = SimpleNamespace(device="cpu", summarize=lambda text: threads.append(threading.current_thread()))
     model.config, model.picks_sentences = SimpleNamespace(task={"truncate_source": 400}), False
     monkeypatch.setattr("fairseq_etads.summarizer.Summarizer.load", lambda *args: model)
     monkeypatch.setattr(command, "_serve", lambda summarizer, title, listener: opened.put(title))
     monkeypatch.setattr(command.webbrowser, "open", opened.put)
-    assert command.main([str(make_folder(tmp_path)[0]), "--port", "0", *["--open"] * opens]) == 0
+    assert command.main([str(make_folder(tmp_path)[0]), "--port", "0", "--open"]) == 0
     url = re.search(r"http://127\.0\.0\.1:[1-9]\d*/", capsys.readouterr().out)[0]
-    found = {opened.get(timeout=20) for _ in range(1 + opens)}
-    assert found == ({"model", url} if opens else {"model"}) and opened.empty()
-    (thread,) = threads  # what the first summary waits for is done before anybody looks
+    assert {opened.get(timeout=20) for _ in range(2)} == {"model", url}
+    (thread,) = threads
     assert not thread.is_alive(), "threads of OpenMP that stay would make those of the searches wait asleep"
 
 
@@ -250,3 +279,117 @@ def test_what_goes_wrong_is_said_and_the_next_document_is_summarised(demo, clien
         problem = {"kind": "problem", "words": "Something went wrong (MemoryError): no room for it"}
         assert told(ask(client))[-1] == problem
     assert told(ask(client))[-1]["kind"] == "summary"
+
+
+@pytest.mark.parametrize(
+    "body, words",
+    [
+        (b"\xff\xfe", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b'{"text": ["w1"]}', "Send"),
+        (b'{"text": "w1", "more": 1}', "Send"),
+        (b'{"text": "w1", "options": [1]}', "options: send an object"),
+        (b'{"text": "w1", "options": {"lenpen": NaN}}', "--lenpen nan"),
+        (b'{"text": "w1", "options": {"\\ud800": 1}}', "\\ud800"),
+        (b'{"text": "w1", "options": {"beam": 1' + b"0" * 400 + b"}}", "--beam 1000"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_what_is_no_request_is_refused(client, body, words):
+    answer = client.post("/summarize", content=body, headers=JSON)
+    assert answer.status_code == 400 and words in answer.text and len(answer.text) < 500
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_a_request_that_is_too_long_is_refused(client, announced):
+    most = server.MAX_BYTES
+    body = json.dumps({"text": "w" * (most - len('{"text": ""}'))}).encode()
+    assert len(body) == most
+    for content, status in ((body, 200), (body + b" ", 413), (b" " * 12 * most, 413)):
+        sent = content if announced else (content[at : at + 2**16] for at in range(0, len(content), 2**16))
+        assert client.post("/summarize", content=sent, headers=JSON).status_code == status
+
+
+@pytest.mark.parametrize(
+    "headers, status",
+    [
+        *(({"host": name}, 403) for name in ("evil.example", "127.0.0.1.evil.example", "127.0.0.2", "0.0.0.0", "")),
+        *(({"host": f"localhost:{more}"}, 403) for more in ("", "8000@evil.example", "8000\tx")),
+        *(({"host": name, "origin": f"http://{name}"}, None) for name in ("127.0.0.1:8000", "LOCALHOST")),
+        *(
+            ({"origin": site}, 403)
+            for site in ("http://evil.example", "null", "", "https://localhost", "http://localhost:1")
+        ),
+        ({"sec-fetch-site": "same-site"}, 403),
+        ({"sec-fetch-site": "same-origin"}, None),
+        *(({"content-type": kind}, 415) for kind in ("text/plain", "", "text/plain; application/json")),
+    ],
+    ids=str,
+)
+def test_only_the_page_itself_may_ask(headers, status):
+    """Another site can let its name point to 127.0.0.1, and a form on it can send types that need no preflight."""
+    given = {"host": "localhost", "content-type": "application/json", **headers}
+    found = server.find_request_rejection("POST", [(name.encode(), value.encode()) for name, value in given.items()])
+    assert (found and found[0]) == status
+
+
+@pytest.mark.parametrize("path", [*PAGES, "/about.json", "/summarize", "/explanation/x", "/missing"])
+def test_every_path_is_guarded(client, path):
+    assert client.request("POST" if path == "/summarize" else "GET", path, headers={"Host": "evil"}).status_code == 403
+
+
+def test_two_names_at_once_are_refused():
+    good, evil = (b"host", b"localhost:8000"), (b"host", b"evil.example")
+    assert server.find_request_rejection("GET", [good]) is None
+    for headers in ([good, evil], [evil, good], [good, good], []):
+        assert server.find_request_rejection("GET", headers)[0] == 403
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/../setup.py", "/%2e%2e/%2e%2e/setup.py", "/page/demo.js", "/demo.js/", "/demo.js%00", "//etc/passwd"),
+        *("/static/..%2f..%2fserver.py", "/explanation/", "/explanation/../about.json%00"),
+    ],
+)
+def test_there_are_no_other_paths(client, path):
+    assert client.get(f"{URL}{path}", follow_redirects=False).status_code == 404
+
+
+@pytest.mark.parametrize("method, path", [("GET", "/summarize"), ("DELETE", "/"), ("OPTIONS", "/summarize")])
+def test_other_methods_are_refused(client, method, path):
+    answer = client.request(method, path, headers=JSON)
+    assert answer.status_code == 405 and not any(name.startswith("access-control") for name in answer.headers)
+
+
+def test_every_answer_forbids_what_the_page_does_not_need(client):
+    answers = [client.get(path) for path in PAGES]
+    answers += [client.get("/", headers={"Host": "evil"}), client.get("/missing"), ask(client), ask(client, beam=0)]
+    for answer in answers:
+        policy = answer.headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; ") and "unsafe" not in policy and "http" not in policy
+        assert "require-trusted-types-for 'script'" in policy and "frame-ancestors 'none'" in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+        assert answer.headers["cache-control"] == "no-store"
+
+
+def test_the_pages_files_need_nothing_from_elsewhere_and_make_no_markup_of_text():
+    for name, _ in server.FILES.values():
+        text = (server.PAGE / name).read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
+        assert not re.search(r"https?:|//[a-z]+\.|@import|url\(", text), name
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|Function\(", text), name
+        assert name.endswith(".js") or not re.search(r"<style|\son\w+=|style=|<script(?! src=)", text), name
+    assert {path.name for path in server.PAGE.iterdir()} == {name for name, _ in server.FILES.values()}
+
+
+def test_explanations_have_a_page_without_access_to_the_server(client, summarizer, monkeypatch):
+    monkeypatch.setattr(server, "MAX_EXPLANATIONS", 2)
+    paths = [told(ask(client, text))[-1]["page"] for text in ("w1 w2", "w3 <b>w4</b>", TEXT)]
+    assert len({*paths}) == 3 and all(len(path) > 30 for path in paths), "nobody can guess them"
+    pages = [client.get(path) for path in paths]
+    assert [page.status_code for page in pages] == [404, 200, 200]
+    assert pages[2].text == summarizer.explain(TEXT).to_html()
+    assert pages[1].headers["content-security-policy"] == "sandbox allow-scripts; frame-ancestors 'self'"
+    assert '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'' in pages[1].text
+    assert client.get(paths[2], headers={"Host": "evil.example"}).status_code == 403

@@ -13,10 +13,6 @@ from fairseq_etads.summarizer.folder import config
 from fairseq_etads.summarizer.folder.config import find_folder
 
 DEBIAN, PAPER = config.BUNDLED / "debian", config.BUNDLED / "paper"
-TEXT = (
-    "Zyxomat is a small command line program which converts pictures between many formats. It reads and writes PNG, "
-    "JPEG and TIFF files, and is able to scale and rotate them. This package contains the program."
-)
 INTRODUCTION = """\
 Asthma is a chronic inflammatory disease of the airways that affects more than 300 million people. Its prevalence has
 increased in many countries over the last three decades. Patients suffer from wheezing, breathlessness and cough, and
@@ -55,9 +51,9 @@ def test_a_name_finds_the_bundled_model_and_a_path_or_a_model_folder_does_not(tm
 @pytest.mark.parametrize(
     "name, most, words",
     [
-        ("debian", 12e6, ("ROUGE|backend:", "--seed 1", "bundled_debian", "--pointer-continue")),
-        ("paper", 25e6, ("ROUGE|backend:", "--seed 1", "bundled_paper", "SumPubMed", "MIT", "not medical advice")),
-        ("news", 16e6, ("bundled_news", "CNN", "no licence", "Scores and weights", "--readability")),
+        ("debian", 12e6, ("bundled_debian", "--pointer-continue")),
+        ("paper", 25e6, ("bundled_paper", "SumPubMed", "not medical advice")),
+        ("news", 16e6, ("bundled_news", "CNN", "no licence")),
     ],
 )
 def test_it_is_small_and_its_card_says_where_it_comes_from_and_what_it_cannot_do(name, most, words):
@@ -65,18 +61,6 @@ def test_it_is_small_and_its_card_says_where_it_comes_from_and_what_it_cannot_do
     assert sum(path.stat().st_size for path in folder.rglob("*.*")) <= most
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert all(word in card for word in words)
-    assert name == "news" or re.search(r"ROUGE-1 \| \d\d\.\d\d", card)
-
-
-def test_it_summarises_what_it_has_never_seen():
-    debian = Summarizer.load("debian", device="cpu")
-    summary = debian.summarize(TEXT)
-    assert summary.problem == "" and 3 <= len(summary.tokens) <= 30
-    assert re.search("convert|program|picture|format|command", summary.text.lower())
-    for word in summary.copied:
-        assert TEXT[word.start : word.end].lower().startswith(word.word.lower()[:1])
-    other = debian.summarize("Kwalitu is a library for the Perl programming language that parses dates and times.")
-    assert other.text != summary.text
 
 
 @pytest.fixture(scope="module")
@@ -89,14 +73,10 @@ def test_it_writes_the_background_of_an_article_from_its_whole_introduction(pape
     assert summary.problem == "" and summary.truncation.left_out == 0
     assert summary.picked.words == len(INTRODUCTION.split()) > 200
     assert sum(len(sentence.text.split()) for sentence in summary.picked.sentences) <= 200
-    assert {one.source for one in summary.chosen} <= {"document", "model"}
     assert 50 <= sum(len(re.findall("[a-z0-9]+", one.text)) for one in summary.chosen) <= 91
     for one in summary.chosen:
         if one.source == "document":
             assert one.text == " ".join(INTRODUCTION[one.start : one.end].lower().split())
-    plain = paper.summarize(INTRODUCTION, choose="none")
-    assert plain.chosen is None
-    assert paper.config.decoding["min_len"] <= len(plain.tokens) <= paper.config.decoding["max_len"]
     words = set(re.findall(r"[a-z]+", summary.text.lower()))
     assert len({"vitamin", "asthma", "airway", "airways", "expression", "patients"} & words) >= 3
     assert sum(word in INTRODUCTION.lower() for word in words) > 0.8 * len(words), "it says what stands there"

@@ -10,7 +10,6 @@ from helpers import make_dictionary, make_task, model_config
 
 from fairseq_etads import Summarizer
 from fairseq_etads.commands.export import main as export_command
-from fairseq_etads.commands.summarize import main as summarize_command
 from fairseq_etads.files.checksums import Checksums
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer.folder.export import export_folder
@@ -28,7 +27,7 @@ LONG = "\n".join(
 LEVELS = 4
 
 
-def extractor_run(path, budget=30):
+def extractor_run(path):
     """A run, with picking.json, of a pooled extractor with clear preferences."""
     task = make_task(100_000, 1, tail=2, mark=True)
     options = model_config("pooled_extractor", **SIZES)
@@ -40,7 +39,7 @@ def extractor_run(path, budget=30):
     save_data(path / "prepared", task, source_marks=True)
     (path / "checkpoints").mkdir()
     save_checkpoint(path / "checkpoints" / "checkpoint_best.pt", model, options, task)
-    (path / "picking.json").write_text(SentencePickingSettings(budget, (0.1, 0.5, 0.9)).to_json())
+    (path / "picking.json").write_text(SentencePickingSettings(30, (0.1, 0.5, 0.9)).to_json())
     return model
 
 
@@ -54,19 +53,18 @@ def source_of_extractor(run, *names):
     return source_of(run, {**TEXT, "text-sentence-marks": "insert"}, {name: run / name for name in names})
 
 
-def make_long_folder(path, factors=True, budget=30):
+def make_long_folder(path):
     task = make_task(60, 20, tail=3)
     data = path / "run" / "prepared" / "bin"
     data.mkdir(parents=True)
-    if factors:
-        values = make_dictionary(words=0)
-        for level in range(1, LEVELS + 1):
-            values.add_symbol(str(level), n=9 - level)
-        task.factor_dictionaries = {"salience": values}
-        (data / "factors.json").write_text('{"factors": ["salience"]}')
-        values.save(str(data / "dict.factor-salience.txt"))
-    make_run(path / "run", task=task, pointer="soft", **({"source_factors": "salience"} if factors else {}))
-    extractor_run(path / "extractor", budget)
+    values = make_dictionary(words=0)
+    for level in range(1, LEVELS + 1):
+        values.add_symbol(str(level), n=9 - level)
+    task.factor_dictionaries = {"salience": values}
+    (data / "factors.json").write_text('{"factors": ["salience"]}')
+    values.save(str(data / "dict.factor-salience.txt"))
+    make_run(path / "run", task=task, pointer="soft", source_factors="salience")
+    extractor_run(path / "extractor")
     extractor = source_of_extractor(path / "extractor", "picking.json")
     export_folder(source_of(path / "run", TEXT, None, extractor), path / "model", DECODING)
     return path / "model"
@@ -133,30 +131,16 @@ def test_tokens_carry_the_level_of_their_sentence(summarizer):
 
 def test_records_and_explanations_show_what_was_picked(summarizer):
     summary = summarizer.summarize(LONG)
-    record = json.loads(json.dumps(summary.to_dict()))
-    assert [s["number"] for s in record["picked"]["sentences"]] == [s.number for s in summary.picked.sentences]
     explanation = summary.explain()
     assert explanation.picked == summary.picked and explanation.document == LONG
     assert all(LONG[token.start : token.end].lower() == token.text for token in explanation.source[:-1])
-    assert explanation.to_dict()["picked"] == record["picked"]
-
-
-def test_without_factors_picked_sentences_are_read_too_and_the_command_says_if_they_are_cut(tmp_path, capsys):
-    folder = make_long_folder(tmp_path, factors=False, budget=100)
-    (tmp_path / "long.txt").write_text(LONG)
-    summarize_command([str(folder), str(tmp_path / "long.txt"), "--device", "cpu"])
-    said = capsys.readouterr().err
-    assert "selections of the extractor truncated to their first 60 tokens: 1" in said
-    assert "documents truncated" not in said and "--long" not in said
-
-
-def test_all_tokens_are_counted_and_short_documents_are_read_whole(summarizer):
-    assert summarizer.summarize("").picked is None
+    record = json.loads(json.dumps(summary.to_dict()))["picked"]
+    assert record == json.loads(explanation.to_json())["picked"]
+    assert [s["number"] for s in record["sentences"]] == [s.number for s in summary.picked.sentences]
     short = summarizer.summarize("W5 w6. W7 new w9.").picked
-    assert len(short.sentences) == short.total == 2
-    text = " ".join(f"w{number % 9} w1 w2 w3 w4 w5 w6." for number in range(40))
-    assert summarizer.summarize(text).truncation.read < 100
-    assert summarizer.token_count(text) == 2 * summarizer.token_count(text[: len(text) // 2]) > 200
+    assert len(short.sentences) == short.total == 2 and summarizer.summarize("").picked is None
+    text = LONG.replace("\n", " ")
+    assert summarizer.token_count(f"{text} {text}") == 2 * summarizer.token_count(text) > 2000
 
 
 def test_new_defaults_list_the_extractor_although_the_list_was_lost(folder, tmp_path):
@@ -169,53 +153,51 @@ def test_new_defaults_list_the_extractor_although_the_list_was_lost(folder, tmp_
 
 
 @pytest.mark.parametrize(
-    "name, content, words",
+    "name, content",
     [
-        ("SHA256SUMS", None, "is incomplete: it has no extractor/SHA256SUMS"),
-        ("SHA256SUMS", "0" * 64 + "  config.json\n", "SHA256SUMS is damaged or was changed"),
-        ("picking.json", '{"words": 5, "edges": []}', "picking.json is damaged"),
-        ("picking.json", '{"words": 40, "edges": [0.1, 0.5, 0.9]}', "picking.json is damaged or was changed"),
-        ("model.safetensors", None, "model.safetensors"),
+        ("SHA256SUMS", ""),
+        ("SHA256SUMS", "0" * 64 + "  config.json\n"),
+        ("picking.json", '{"words": 5, "edges": []}'),
+        ("picking.json", '{"words": 40, "edges": [0.1, 0.5, 0.9]}'),
+        ("model.safetensors", ""),
     ],
 )
-def test_a_folder_that_is_not_whole_is_refused(folder, tmp_path, name, content, words):
+def test_a_folder_that_is_not_whole_is_refused(folder, tmp_path, name, content):
     shutil.copytree(folder, tmp_path / "copy")
-    path = tmp_path / "copy" / "extractor" / name
-    path.unlink() if content is None else path.write_text(content)
-    with pytest.raises(InputError, match=words):
+    (tmp_path / "copy" / "extractor" / name).write_text(content)
+    with pytest.raises(InputError, match=rf"{name} (is damaged|does not list)"):
+        Summarizer.load(tmp_path / "copy")
+    shutil.rmtree(tmp_path / "copy" / "extractor")
+    with pytest.raises(InputError, match="is incomplete: it has no extractor/SHA256SUMS"):
         Summarizer.load(tmp_path / "copy")
 
 
-def test_a_summariser_is_no_extractor_and_needs_one(tmp_path):
+def test_the_command_takes_the_extractor_that_is_with_the_run_and_nothing_else(tmp_path, capsys):
     folder = make_long_folder(tmp_path)
-    own = source_of(tmp_path / "run", TEXT)
-    with pytest.raises(InputError, match="name its run with --extractor"):
-        export_folder(own, tmp_path / "a", DECODING)
-    with pytest.raises(InputError, match=r"--extractor .*checkpoint_best.pt: not a sentence extractor"):
-        export_folder(own._replace(extractor=own), tmp_path / "b", DECODING)
+    run, shared, other = (tmp_path / name for name in ("run", "shared", "other"))
+
+    def refuse(words, *arguments):
+        assert export_command([*map(str, arguments), str(tmp_path / "exported")]) == 2
+        assert words in capsys.readouterr().err
+
+    def export(*arguments):
+        assert export_command([*map(str, arguments), str(tmp_path / "exported")]) == 0
+        assert Summarizer.load(tmp_path / "exported", "cpu").picks_sentences
+        shutil.rmtree(tmp_path / "exported")
+
+    refuse("name its run with --extractor", run)  # it is elsewhere
+    refuse("not a sentence extractor", "--extractor", run, run)
+    (run / "shortened").mkdir()
+    (tmp_path / "extractor").rename(run / "shortened" / "extractor")
+    export(run)
+    refuse("name its run with --extractor", "--extractor", "none", run)
+    run.rename(shared)
+    (other / "checkpoints").mkdir(parents=True)
+    shutil.copy(shared / "checkpoints" / "checkpoint_best.pt", other / "checkpoints")
+    export("--prepared", shared / "prepared", other)
     for name in ("SHA256SUMS", "extractor/SHA256SUMS"):
         (folder / name).unlink()
     config = folder / "extractor" / "config.json"
     config.write_text(config.read_text().replace('"pooled_extractor"', '"etads"'))
     with pytest.raises(InputError, match='"etads" is not an extractor architecture'):
         Summarizer.load(folder)
-
-
-def test_the_command_takes_the_extractor_that_is_with_the_run(tmp_path, capsys):
-    make_long_folder(tmp_path)
-    run, shared, other = (tmp_path / name for name in ("run", "shared", "other"))
-
-    def export(*arguments):
-        return export_command([*map(str, arguments), str(tmp_path / "exported")])
-
-    assert export(run) == 2 and "name its run with --extractor" in capsys.readouterr().err, "it is elsewhere"
-    (run / "shortened").mkdir()
-    (tmp_path / "extractor").rename(run / "shortened" / "extractor")
-    assert export("--extractor", "none", run) == 2 and "name its run with --extractor" in capsys.readouterr().err
-    assert export(run) == 0 and Summarizer.load(tmp_path / "exported", "cpu").picks_sentences
-    shutil.rmtree(tmp_path / "exported")
-    run.rename(shared)
-    (other / "checkpoints").mkdir(parents=True)
-    shutil.copy(shared / "checkpoints" / "checkpoint_best.pt", other / "checkpoints")
-    assert export("--prepared", shared / "prepared", other) == 0
-    assert Summarizer.load(tmp_path / "exported", "cpu").picks_sentences

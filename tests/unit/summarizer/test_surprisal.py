@@ -9,10 +9,8 @@ from test_chosen_summaries import content_model
 from test_long_documents import make_long_folder, source_of, source_of_extractor
 
 from fairseq_etads import Summarizer
-from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search.content_model import FILE
 from fairseq_etads.search.lengths import are_percentiles
-from fairseq_etads.summarizer.folder.config import read_config
 from fairseq_etads.summarizer.folder.export import export_folder
 from fairseq_etads.summarizer.surprisal import (
     FEWEST,
@@ -100,12 +98,3 @@ def test_documents_of_which_sentences_are_chosen_are_compared_with_those_that_th
     summarizer = Summarizer.load(tmp_path / "both", "cpu")
     assert summarizer.summarize(STRANGE, choose="none").surprisal.is_unusual
     assert not summarizer.summarize(STRANGE, choose="extract").surprisal.is_unusual
-
-
-@pytest.mark.parametrize("change", [{"50": 0.0}, {"50": "5"}, {"49": 3.0}])
-def test_damaged_percentiles_are_refused(folder, tmp_path, change):
-    content = json.loads((folder / "usual" / "config.json").read_text())
-    content["task"]["document_surprisal"].update(change)
-    (tmp_path / "config.json").write_text(json.dumps(content))
-    with pytest.raises(InputError, match='"document_surprisal" is dict, not percentiles of surprisals'):
-        read_config(tmp_path)

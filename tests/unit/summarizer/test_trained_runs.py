@@ -85,12 +85,9 @@ def test_checkpoints_and_data_can_be_chosen(run, tmp_path):
 @pytest.mark.parametrize(
     "options, words",
     [
-        ("--content .", "it has no content.npz"),
         ("--prepared .", "not a completed output folder of etads-prepare"),
         ("--checkpoint nowhere.pt", "--checkpoint nowhere.pt: no such file"),
-        ("--shortlist-file nowhere", "nowhere"),
         ("--split test x", "--split test: cannot be combined with FILE"),
-        ("--selection x x", "--selection x needs --split"),
         ("--shard 1/2 --output x", "every shard would read all of standard input"),
         ("--split test --output run/prepared/bin/test.source-target.source.bin", "is also read"),
     ],

@@ -16,7 +16,6 @@ def blocks(page, language="python"):
 
 
 def run(page):
-    """Run the Python code of a page; returns its names."""
     names = {}
     for block in blocks(page):
         exec(compile(block, page, "exec"), names)
