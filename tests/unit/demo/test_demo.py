@@ -1,5 +1,7 @@
 """The server of etads-demo: streams of summaries, options, the form; its queue, its end, errors; access control."""
 
+# ruff: noqa: F811  # fixtures are imported, and then arguments
+
 import asyncio
 import contextlib
 import json
@@ -13,14 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
+from demo_server import JSON, TEXT, URL, ask, client, demo, summarizer, told  # noqa: F401  # fixtures among them
 from folders import DECODING, make_folder
-
-pytest.importorskip("starlette", reason="needs the extra demo")
-pytest.importorskip("httpx", reason="needs httpx, which Starlette's client for tests uses")
-
 from starlette.testclient import TestClient
 
-from fairseq_etads import Summarizer
 from fairseq_etads.commands import demo as command
 from fairseq_etads.demo import server
 from fairseq_etads.platform.errors import InputError
@@ -28,37 +26,6 @@ from fairseq_etads.search.options import CALL
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # from the client: newer versions of Starlette prefer another httpx
 PAGES = sorted(server.FILES)
-TEXT = "W5 w6 Zebra yak w20 😀 w21"
-URL = "http://127.0.0.1:8000"
-JSON = {"Content-Type": "application/json"}
-
-
-@pytest.fixture(scope="module")
-def summarizer(tmp_path_factory):
-    return Summarizer.load(make_folder(tmp_path_factory.mktemp("made"), pointer="soft")[0], device="cpu")
-
-
-@pytest.fixture
-def demo(summarizer):
-    made = server.DemoServer(summarizer, "a <b>model</b>")
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def client(demo):
-    with TestClient(demo.make_app(), base_url=URL) as client:
-        yield client
-
-
-def ask(client, text=TEXT, headers=None, **options):
-    return client.post("/summarize", json={"text": text, "options": options}, headers=headers)
-
-
-def told(answer):
-    assert answer.status_code == 200, answer.text
-    assert answer.headers["content-type"].startswith("application/x-ndjson")
-    return [json.loads(line) for line in answer.text.splitlines()]
 
 
 def test_the_summary_grows_into_that_of_the_summarizer(client, summarizer):
@@ -198,7 +165,7 @@ def until(condition):
 
 @contextlib.asynccontextmanager
 async def asked_by_hand(app):
-    """A request by a client that can disconnect: yields the response's messages and a function that disconnects."""
+    """A request by a client that can disconnect: yields what was sent to it, and an event that it sets if it leaves."""
     body = json.dumps({"text": TEXT, "options": {"min_len": 6}}).encode()
     scope = {"type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1"}
     scope.update(scheme="http", method="POST", path="/summarize", query_string=b"")
@@ -213,7 +180,7 @@ async def asked_by_hand(app):
         return {"type": "http.disconnect"}
 
     async def send(message):
-        sent.append(message)
+        sent.append(message.get("body", b""))
 
     task = asyncio.create_task(app(scope, receive, send))
     yield sent, gone
@@ -225,8 +192,9 @@ def test_a_client_that_goes_away_stops_its_search_and_those_that_wait(held):
 
     async def go_away():
         app = held.make_app()
-        async with asked_by_hand(app) as (_, gone):
+        async with asked_by_hand(app) as (sent, gone):
             await asyncio.to_thread(until, held.summarizer.reached.is_set)
+            assert json.loads(b"".join(sent))["kind"] == "waiting", "nothing is kept back until the end"
             async with asked_by_hand(app) as (_, gone_too):
                 await asyncio.to_thread(until, lambda: len(held.jobs) == 2)
                 gone_too.set()
@@ -240,21 +208,6 @@ def test_a_client_that_goes_away_stops_its_search_and_those_that_wait(held):
     assert held.summarizer.ended == ["JobStoppedError"], "the one that was waiting never began"
     with TestClient(held.make_app(), base_url=URL) as client:
         assert told(ask(client))[-1]["kind"] == "summary"
-
-
-def test_steps_are_sent_while_the_search_goes_on(held):
-    async def watch():
-        async with asked_by_hand(held.make_app()) as (sent, gone):
-            await asyncio.to_thread(until, held.summarizer.reached.is_set)
-            before = b"".join(message.get("body", b"") for message in sent)
-            held.summarizer.go_on.set()
-            await asyncio.to_thread(until, lambda: any(b'"summary"' in m.get("body", b"") for m in list(sent)))
-            gone.set()
-            return before, [json.loads(message["body"])["kind"] for message in sent if message.get("body")]
-
-    before, kinds = asyncio.run(watch())
-    assert json.loads(before)["kind"] == "waiting", "nothing is kept back until the end"
-    assert kinds[:3] == ["waiting", "document", "step"] and kinds[-1] == "summary", "each event is a part of its own"
 
 
 def test_the_end_of_the_server_stops_its_searches(held):
@@ -329,20 +282,15 @@ def test_a_request_that_is_too_long_is_refused(client, announced):
 def test_only_the_page_itself_may_ask(headers, status):
     """Another site can let its name point to 127.0.0.1, and a form on it can send types that need no preflight."""
     given = {"host": "localhost", "content-type": "application/json", **headers}
-    found = server.find_request_rejection("POST", [(name.encode(), value.encode()) for name, value in given.items()])
+    headers = [(name.encode(), value.encode()) for name, value in given.items()]
+    found = server.find_request_rejection("POST", headers)
     assert (found and found[0]) == status
+    assert server.find_request_rejection("POST", [*headers, headers[0]])[0] == 403, "two names at once"
 
 
 @pytest.mark.parametrize("path", [*PAGES, "/about.json", "/summarize", "/explanation/x", "/missing"])
 def test_every_path_is_guarded(client, path):
     assert client.request("POST" if path == "/summarize" else "GET", path, headers={"Host": "evil"}).status_code == 403
-
-
-def test_two_names_at_once_are_refused():
-    good, evil = (b"host", b"localhost:8000"), (b"host", b"evil.example")
-    assert server.find_request_rejection("GET", [good]) is None
-    for headers in ([good, evil], [evil, good], [good, good], []):
-        assert server.find_request_rejection("GET", headers)[0] == 403
 
 
 @pytest.mark.parametrize(

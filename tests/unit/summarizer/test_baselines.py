@@ -45,15 +45,6 @@ def test_ranks_are_those_of_a_random_walk(monkeypatch):
     assert found.sentences == ("They slept.",)
 
 
-def test_the_command_needs_no_model(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "in.txt").write_text(TEXT)
-    assert main(["lead", "in.txt", "--sentences", "1"]) == 0
-    assert capsys.readouterr().out == "The cat sat on the mat.\n"
-    assert main(["lead", "in.txt", "--beam", "3"]) == 2
-    assert "--beam has no effect without a model" in capsys.readouterr().err
-
-
 def test_without_a_model_the_bundled_one_for_news_is_taken_or_the_models_are_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("fairseq_etads.summarizer.folder.config.BUNDLED", tmp_path)
     (tmp_path / "in.txt").write_text(TEXT)

@@ -93,30 +93,7 @@ def test_it_knows_an_article_from_the_description_of_a_package(paper):
     assert find_fitting_model("zyxomat " * 20, PAPER) == ""
 
 
-NEWS = """\
-The city council of Northfield voted on Tuesday to close its last coal-fired power station by the end of next year, \
-three years earlier than planned. The plant, which opened in 1968, once supplied electricity to half of the region.
-"This is the right decision for our children," Mayor Ellen Hart told reporters after the vote. "We could not wait any \
-longer." But she admitted that it had been a hard one.
-The station employs 240 people. The council promised that none of them would lose a job before a place at another \
-plant or a paid training was found, and set aside 12 million pounds for the purpose. Scroll down for video
-"""
-
-
 def test_the_model_of_news_contains_no_text():
     """Its content model has single words and pairs of words, without any sequence of three."""
     content = ContentModel.load(config.BUNDLED / "news" / "extractor" / "content.npz", "")
     assert {len(gram) for gram, _ in content.priors.counts} == {1, 2} and content.of_extractor
-
-
-def test_it_chooses_whole_sentences_of_news_as_they_are_written():
-    model = Summarizer.load("news", device="cpu")
-    summary = model.summarize(NEWS)
-    assert summary.sentences[0].startswith("The city council of Northfield voted on Tuesday")
-    for one in summary.chosen:
-        assert one.text == NEWS[one.start : one.end] and one.text.endswith((".", '."'))
-        assert not one.text.startswith(("But ", "Scroll"))
-    assert 30 <= sum(len(one.text.split()) for one in summary.chosen) <= 80
-    assert model.supported_choose_values == ["content", "extract", "none"]
-    assert {one.source for one in model.summarize(NEWS, choose="content").chosen} <= {"document", "model"}
-    assert "Northfield" in " ".join(model.summarize(NEWS, choose="none").sentences)

@@ -8,11 +8,9 @@ import shutil
 import zipfile
 from dataclasses import replace
 
-import hypothesis
 import numpy as np
 import pytest
 from folders import DECODING, TEXT
-from hypothesis import strategies as st
 from selection_data import random_networks
 from test_content_choice import text as made_text
 from test_long_documents import LONG, make_long_folder, source_of, source_of_extractor
@@ -129,23 +127,15 @@ def test_a_document_without_words_to_compare_has_the_best_hypothesis(summarizer,
     assert summary.chosen is None and summary.tokens
 
 
-@hypothesis.settings(max_examples=25, deadline=None)
-@hypothesis.given(
-    st.sampled_from([LONG, LONG[:500], TEXTS[4]]),
-    st.sampled_from(["content", "extract", "none"]),
-    st.integers(0, 3),
-    st.integers(0, 20),
-    st.sampled_from([None, "w5", "nowhere"]),
-)
-def test_limits_hold_or_the_problem_says_why_not(summarizer, text, choose, sentences, words, included):
-    given = {"must_include": included} if included else {}
-    summary = summarizer.summarize(text, choose=choose, sentences=sentences, words=words, **given)
-    if summary.problem:
-        assert not summary.text and ("words" in summary.problem or included in summary.problem)
-        return
-    assert not sentences or len(summary.sentences) <= sentences
-    assert not words or sum(len(one.split()) for one in summary.sentences) <= words
-    assert not included or included in " ".join(summary.sentences).lower()
+@pytest.mark.parametrize("choose", ["content", "extract", "none"])
+def test_limits_hold_or_the_problem_says_why_not(summarizer, choose):
+    for limits in ({"sentences": 1}, {"sentences": 2, "words": 9}, {"words": 20, "must_include": "w5"}):
+        summary = summarizer.summarize(LONG, choose=choose, **limits)
+        assert summary.text or "w5" in summary.problem
+        assert len(summary.sentences) <= limits.get("sentences", 99)
+        assert sum(len(one.split()) for one in summary.sentences) <= limits.get("words", 99)
+        assert "w5" in summary.text or "must_include" not in limits or summary.problem
+    assert "nowhere" in summarizer.summarize(LONG, choose=choose, must_include="nowhere").problem
 
 
 def test_records_and_explanations_say_that_sentences_were_chosen(summarizer):

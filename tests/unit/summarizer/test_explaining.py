@@ -91,19 +91,24 @@ def check_sums(found):
         assert {*map(len, [*layer.centers, *layer.scopes])} == {length} and len(layer.centers) == 4
 
 
+def reports(monkeypatch, name):
+    """A list of what attention modules report, layer by layer, to a method of their records."""
+    found = []
+    receive = getattr(AttentionRecord, name)
+    monkeypatch.setattr(AttentionRecord, name, lambda self, *given: found.append(given) or receive(self, *given))
+    return found
+
+
 @pytest.mark.parametrize("form, most", [("sigmoid", 1), ("open", 2), ("normalised", 2)])
 def test_saliency_is_the_gate_of_the_equations(form, most, tmp_path, monkeypatch):
     summarizer = Summarizer.load(make_folder(tmp_path, saliency_gate=form)[0], "cpu")
     if form != "sigmoid":
         for layer in summarizer._get_explainer()._model.decoder.layers:
             layer.encoder_attn.gate_level.data.copy_(torch.tensor([0.1, -0.2, 0.0, 1.0]))
-    layers = []  # what the attention modules compare
-    receive = AttentionRecord.receive_gate_inputs
-    watched = lambda record, inputs: layers.append(inputs) or receive(record, inputs)  # noqa: E731
-    monkeypatch.setattr(AttentionRecord, "receive_gate_inputs", watched)
+    layers = reports(monkeypatch, "receive_gate_inputs")
     found = summarizer.explain("w1 zebra w3", summary="w4 zebra")
     gates, selected = [], []  # of each head, (T, S)
-    for inputs in layers:
+    for (inputs,) in layers:
         levels = torch.zeros(4) if inputs.gate_level is None else inputs.gate_level.flatten()
         for *parts, level in zip(inputs.q[0], inputs.k[0], inputs.gate_q[0], inputs.gate_k[0], levels):
             q, k, gate_q, gate_k = parts
@@ -120,19 +125,12 @@ def test_saliency_is_the_gate_of_the_equations(form, most, tmp_path, monkeypatch
     assert max(found.saliency_of_source) - min(found.saliency_of_source) > 1e-3, "this model's gate tells words apart"
 
 
-def test_focus_is_what_the_focal_network_predicts(summarizer):
-    model, kept = summarizer._get_explainer()._model, []
-    assert not {*summarizer._model.modules()} & {*model.modules()}, (
-        "hooks of explanations are not in the search's model"
-    )
-    hooks = [
-        layer.self_attn.focal.register_forward_hook(lambda m, i, out: kept.append(out))
-        for layer in model.encoder.layers
-    ]
+def test_focus_is_what_the_focal_network_predicts(summarizer, monkeypatch):
+    model = summarizer._get_explainer()._model
+    assert not {*summarizer._model.modules()} & {*model.modules()}, "observers are not in the search's model"
+    layers = reports(monkeypatch, "receive_focus_parameters")
     found = summarizer.explain(TEXT)
-    for hook in hooks:
-        hook.remove()
-    for layer, (center, scope) in zip(found.focus_layers, kept):
+    for layer, (center, scope, *_) in zip(found.focus_layers, layers, strict=True):
         assert torch.tensor(layer.centers).equal(center[0]) and torch.tensor(layer.scopes).equal(scope[0])
 
 
@@ -175,7 +173,6 @@ def test_documents_without_words_impossible_tokens_and_strange_characters_are_js
         ({"summary": "w1 " * 21}, "--summary"),
         ({"summary": "w1", "beam": 2}, "--beam"),
         ({"text": b"w1"}, "text is of type bytes"),
-        ({"summary": ["w1"]}, "summary is of type list"),
     ],
 )
 def test_wrong_arguments_are_refused(summarizer, arguments, words):
