@@ -104,14 +104,14 @@ def test_saliency_is_the_gate_of_the_equations(form, most, tmp_path, monkeypatch
     summarizer = Summarizer.load(make_folder(tmp_path, saliency_gate=form)[0], "cpu")
     if form != "sigmoid":
         for layer in summarizer._get_explainer()._model.decoder.layers:
+            layer.encoder_attn.gate_slope.data.copy_(torch.tensor([0.5, -1.0, 2.0, 0.0]))
             layer.encoder_attn.gate_level.data.copy_(torch.tensor([0.1, -0.2, 0.0, 1.0]))
     layers = reports(monkeypatch, "receive_gate_inputs")
     found = summarizer.explain("w1 zebra w3", summary="w4 zebra")
     gates, selected = [], []  # of each head, (T, S)
     for (inputs,) in layers:
         levels = torch.zeros(4) if inputs.gate_level is None else inputs.gate_level.flatten()
-        for *parts, level in zip(inputs.q[0], inputs.k[0], inputs.gate_q[0], inputs.gate_k[0], levels):
-            q, k, gate_q, gate_k = parts
+        for q, k, gate_q, gate_k, level in zip(inputs.q[0], inputs.k[0], inputs.gate_q[0], inputs.gate_k[0], levels):
             gates.append(most * (gate_q @ gate_k.T + level).sigmoid())
             selected.append(reference.saliency_attention(q, k, torch.eye(len(k)), gate_q, gate_k, form, level)[0])
     gates = torch.stack(gates).unflatten(0, (2, 4))  # (layers, heads, T, S)
@@ -130,7 +130,8 @@ def test_focus_is_what_the_focal_network_predicts(summarizer, monkeypatch):
     assert not {*summarizer._model.modules()} & {*model.modules()}, "observers are not in the search's model"
     layers = reports(monkeypatch, "receive_focus_parameters")
     found = summarizer.explain(TEXT)
-    for layer, (center, scope, *_) in zip(found.focus_layers, layers, strict=True):
+    assert len(found.focus_layers) == len(layers)
+    for layer, (center, scope, *_) in zip(found.focus_layers, layers):
         assert torch.tensor(layer.centers).equal(center[0]) and torch.tensor(layer.scopes).equal(scope[0])
 
 

@@ -186,6 +186,7 @@ def test_the_command_takes_the_extractor_that_is_with_the_run_and_nothing_else(t
         shutil.rmtree(tmp_path / "exported")
 
     refuse("name its run with --extractor", run)  # it is elsewhere
+    shutil.copy(tmp_path / "extractor" / "picking.json", run)
     refuse("not a sentence extractor", "--extractor", run, run)
     (run / "shortened").mkdir()
     (tmp_path / "extractor").rename(run / "shortened" / "extractor")
