@@ -260,7 +260,9 @@ def test_a_request_that_is_too_long_is_refused(client, announced):
     assert len(body) == most
     for content, status in ((body, 200), (body + b" ", 413), (b" " * 12 * most, 413)):
         sent = content if announced else (content[at : at + 2**16] for at in range(0, len(content), 2**16))
-        assert client.post("/summarize", content=sent, headers=JSON).status_code == status
+        answer = client.post("/summarize", content=sent, headers=JSON)
+        assert answer.status_code == status
+    assert "up to 1,000,000 bytes" in answer.text
 
 
 @pytest.mark.parametrize(

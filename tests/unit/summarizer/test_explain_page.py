@@ -100,10 +100,10 @@ def explanation():
 def shown(browser, explanation, tmp_path):
     """Open an explanation's page. After the test, nothing may have been logged or requested from the network."""
 
-    def show(found=explanation, **options):
+    def show(found=explanation):
         path = tmp_path / "page.html"
         path.write_text(found.to_html("made up"), encoding="utf-8")
-        browser.open(path, **options)
+        browser.open(path)
         return browser
 
     yield show

@@ -186,8 +186,9 @@ def test_the_command_takes_the_extractor_that_is_with_the_run_and_nothing_else(t
         shutil.rmtree(tmp_path / "exported")
 
     refuse("name its run with --extractor", run)  # it is elsewhere
-    shutil.copy(tmp_path / "extractor" / "picking.json", run)
-    refuse("not a sentence extractor", "--extractor", run, run)
+    own = source_of(run, TEXT)
+    with pytest.raises(InputError, match=r"--extractor .*checkpoint_best.pt: not a sentence extractor"):
+        export_folder(own._replace(extractor=own), tmp_path / "exported", DECODING)
     (run / "shortened").mkdir()
     (tmp_path / "extractor").rename(run / "shortened" / "extractor")
     export(run)
