@@ -9,7 +9,7 @@ import struct
 
 import pytest
 import torch
-from folders import DECODING, make_folder, make_run
+from folders import DECODING, make_folder, make_run, subword_text
 from safetensors.torch import load_file, save_file
 
 from fairseq_etads.files.checksums import NAME as CHECKSUMS
@@ -242,6 +242,14 @@ def test_a_model_much_larger_than_its_weights_is_refused_before_it_takes_memory(
     change(folder, "model", **{option: value})
     assert "they describe a model that is much larger than the weights" in refusal(folder)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000
+
+
+def test_subword_models_are_copied_and_checked(tmp_path):
+    folder, _ = make_folder(tmp_path, text=subword_text(tmp_path))
+    assert load_folder(folder).subwords.encode("w1 w3") == "w1 w@@ 3"
+    (folder / CHECKSUMS).unlink()
+    (folder / "codes.bpe").write_text("#version: 0.2\none two three\n")
+    assert "codes.bpe is damaged" in refusal(folder)
 
 
 def test_a_run_with_other_data_is_refused(tmp_path):
