@@ -29,7 +29,6 @@ RUNS = [
     ({"arch": "gru_seq2seq", "large_vocabulary_trick": 25, "pointer": "soft", "share_all_embeddings": True}, None),
     ({"arch": "words_lvt2k_hieratt", "mark": True}, None),
     ({"arch": "unified_summarizer", "paper_init": False, "mark": True}, None),
-    ({"arch": "words_lvt2k_temp_att"}, None),
 ]
 """Options of a run, and what its explanations have: pointer, gate, layers with saliency, layers with focus and whether
 these have learned strengths.
@@ -170,7 +169,6 @@ def test_documents_without_words_impossible_tokens_and_strange_characters_are_js
     "arguments, words",
     [
         ({"text": " \t", "summary": "w1"}, "the document has no words"),
-        ({"summary": ""}, "--summary"),
         ({"summary": "w1 " * 21}, "--summary"),
         ({"summary": "w1", "beam": 2}, "--beam"),
         ({"text": b"w1"}, "text is of type bytes"),

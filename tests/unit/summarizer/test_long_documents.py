@@ -157,7 +157,6 @@ def test_new_defaults_list_the_extractor_although_the_list_was_lost(folder, tmp_
     [
         ("SHA256SUMS", ""),
         ("SHA256SUMS", "0" * 64 + "  config.json\n"),
-        ("picking.json", '{"words": 5, "edges": []}'),
         ("picking.json", '{"words": 40, "edges": [0.1, 0.5, 0.9]}'),
         ("model.safetensors", ""),
     ],
