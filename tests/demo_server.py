@@ -16,6 +16,7 @@ from fairseq_etads.demo import server
 
 TEXT = "W5 w6 Zebra yak w20 😀 w21"
 URL = "http://127.0.0.1:8000"
+JSON = {"Content-Type": "application/json"}
 
 
 @pytest.fixture(scope="module")

@@ -12,18 +12,9 @@ HOSTILE = (
 """Contents of a document that might break out of a page, or change its appearance."""
 
 
-def weights(draw, length, total=1.0):
-    """Positive numbers with the given sum, most of them small, as in attention."""
-    row = [draw.random() ** 8 + 1e-5 for _ in range(length)]
-    return tuple(total * value / sum(row) for value in row)
-
-
-def made_up(words, summary, layers=2, heads=2, gate="sigmoid", pointer="soft", focus=True, left_out=0, seed=0):
-    """An explanation of a document of these words, separated by spaces, with random figures.
-
-    Words of the summary that are in the document are copied from their first occurrence.
-    """
-    draw = random.Random(seed)
+def made_up(words, summary, heads=2, gate="sigmoid", pointer="soft", focus=True, left_out=0):
+    """An explanation of a document of these words with random figures; words of the summary are copied from it."""
+    draw = random.Random(0)
     source, place = [], 0
     for word in words:
         source.append(SourceToken(word.lower(), place, place + len(word), len(word) % 3 > 0))
@@ -37,11 +28,13 @@ def made_up(words, summary, layers=2, heads=2, gate="sigmoid", pointer="soft", f
         p_gen = None if pointer == "none" else draw.random()
         tokens.append(SummaryToken(word or "</s>", word, True, -draw.random(), p_gen, share, origin, word == "?"))
 
-    def matrix(rows, total=1.0):
-        return tuple(weights(draw, length, total) for _ in range(rows))
-
     def gates(rows):
         return tuple(tuple(draw.random() for _ in range(length)) for _ in range(rows))
+
+    def matrix(rows, total=1.0):
+        """Positive numbers, most of them small, as in attention."""
+        found = [[gate**8 + 1e-5 for gate in row] for row in gates(rows)]
+        return tuple(tuple(total * value / sum(row) for value in row) for row in found)
 
     focus_layers = [
         FocusLayer(
@@ -50,9 +43,9 @@ def made_up(words, summary, layers=2, heads=2, gate="sigmoid", pointer="soft", f
             tuple(tuple(draw.uniform(0.5, length / 2) for _ in range(length)) for _ in range(heads)),
             None,
         )
-        for number in range(layers if focus else 0)
+        for number in range(2 if focus else 0)
     ]
-    saliency_layers = [SaliencyLayer(number + 1, gates(1)[0]) for number in range(layers if gate else 0)]
+    saliency_layers = [SaliencyLayer(number + 1, gates(1)[0]) for number in range(2 if gate else 0)]
     return Explanation(
         document=" ".join(words) + " and the rest" * bool(left_out),
         source=tuple(source),

@@ -25,6 +25,12 @@ DECODING = {**FOLDER_DEFAULTS, "beam": 3, "max_len": 9, "no_repeat_ngram_size": 
 WORDS = [f"w{number}" for number in range(40)]
 
 
+def subword_text(path):
+    """Options of a text with subwords, which knows "w1" and single characters."""
+    (path / "codes").write_text("#version: 0.2\nw 1\nw 1</w>\n")
+    return {**TEXT, "bpe": "subword_nmt", "bpe-codes": str(path / "codes")}
+
+
 def make_run(path, arch="etads", tail=3, target_words=None, mark=False, settings=None, task=None, **options):
     """RUN with checkpoints/checkpoint_best.pt and prepared/; returns the model."""
     task = task or make_task(60, 20, tail=tail, mark=mark, target_words=target_words)
@@ -38,7 +44,17 @@ def make_run(path, arch="etads", tail=3, target_words=None, mark=False, settings
     if getattr(model.decoder, "pointer", None) is not None:
         with torch.no_grad():
             model.decoder.pointer.gate.bias.fill_(-3.0)  # copies more often than not
-    data = path / "prepared" / "bin"
+    save_data(path / "prepared", task, **(settings or {}))
+    (path / "checkpoints").mkdir()
+    save_checkpoint(
+        path / "checkpoints" / "checkpoint_best.pt", model, model_config(arch, **{**SMALL, **options}), task
+    )
+    return model
+
+
+def save_data(path, task, **settings):
+    """Write the dictionaries and settings of prepared data."""
+    data = path / "bin"
     data.mkdir(parents=True, exist_ok=True)
     for side, dictionary in (("source", task.source_dictionary), ("target", task.target_dictionary)):
         lines = zip(dictionary.symbols[4:], dictionary.count[4:])
@@ -46,16 +62,10 @@ def make_run(path, arch="etads", tail=3, target_words=None, mark=False, settings
         (data / f"dict.{side}.txt").write_text(
             "".join(f"{word} {count if n < known else 0}\n" for n, (word, count) in enumerate(lines, 4))
         )
-    for side in ("source", "target"):  # fairseq finds the suffixes by these names
-        (data / f"train.source-target.{side}.idx").touch()
+        (data / f"train.source-target.{side}.idx").touch()  # fairseq finds the suffixes by these names
     (data / "complete").touch()
-    settings = {"tokens": "word", "size": 40, "lowercase": True, "words": "spaces", **(settings or {})}
-    (path / "prepared" / "prepare.json").write_text(json.dumps({"settings": settings}))
-    (path / "checkpoints").mkdir()
-    save_checkpoint(
-        path / "checkpoints" / "checkpoint_best.pt", model, model_config(arch, **{**SMALL, **options}), task
-    )
-    return model
+    settings = {"tokens": "word", "size": 40, "lowercase": True, "words": "spaces", **settings}
+    (path / "prepare.json").write_text(json.dumps({"settings": settings}))
 
 
 def save_checkpoint(path, model, cfg_of_model, task):

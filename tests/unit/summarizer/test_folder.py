@@ -1,6 +1,7 @@
 """Model folders: loading gives what was exported, and anything else in a folder is refused with a message."""
 
 import json
+import math
 import os
 import resource
 import shutil
@@ -8,14 +9,13 @@ import struct
 
 import pytest
 import torch
-from folders import DECODING, make_folder, make_run
-from helpers import make_task
+from folders import DECODING, make_folder, make_run, subword_text
 from safetensors.torch import load_file, save_file
 
 from fairseq_etads.files.checksums import NAME as CHECKSUMS
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer.folder import config as folder_config
-from fairseq_etads.summarizer.folder.config import CONFIG, SCHEMA_VERSION, WEIGHTS, read_config
+from fairseq_etads.summarizer.folder.config import CONFIG, SCHEMA_VERSION, WEIGHTS
 from fairseq_etads.summarizer.folder.export import convert_weights_for_storage, export_folder
 from fairseq_etads.summarizer.folder.loading import load_folder
 from fairseq_etads.summarizer.folder.run_files import RunFiles
@@ -37,6 +37,8 @@ def folder(made, tmp_path):
 
 
 BIAS = "encoder.layers.0.fc1.bias"
+EVALUATED = {"adaptive_softmax_cutoff": "__import__('os').mkdir('trapped')", "share_all_embeddings": False}
+"""An option that fairseq evaluates as Python."""
 
 
 def change(folder, section, **values):
@@ -72,37 +74,27 @@ def test_the_weights_and_the_words_are_those_of_the_run(run, tmp_path):
     assert want.keys() == got.keys()
     assert all(torch.equal(want[name], got[name]) for name in want)
     assert not loaded.model.training and loaded.config.decoding == DECODING
+    assert json.loads(loaded.config.to_json()) == json.loads((folder / CONFIG).read_text())
     task = loaded.task
     assert count_known_words(task.source_dictionary) == 44, "the copy tail names words of the training's documents"
     assert len(task.source_dictionary) == 44
     assert count_known_words(task.target_dictionary) == run.get("target_words", 44)
     assert (task.truncate_source, task.truncate_target) == (60, 20)
-    tied = [name for name, parameter in loaded.model.named_parameters(remove_duplicate=False)]
-    assert set(loaded.config.weights["shared"]) <= set(want) and len(tied) >= len(list(model.parameters()))
+    shared = set(loaded.config.weights["shared"])
+    assert shared <= set(want)
     if run.get("share_all_embeddings"):
-        assert set(loaded.config.weights["shared"]) == {
-            "decoder.embed_tokens.weight",
-            "decoder.output_projection.weight",
-        }
+        assert shared == {"decoder.embed_tokens.weight", "decoder.output_projection.weight"}
         assert loaded.model.decoder.output_projection.weight is loaded.model.encoder.embed_tokens.weight
 
 
-def test_half_precision_takes_half_the_room_and_is_the_rounded_model(made, tmp_path):
+def test_half_precision_is_the_rounded_model(made, tmp_path):
     folder, model = make_folder(tmp_path, dtype="fp16", pointer="soft")
     assert os.path.getsize(folder / WEIGHTS) < 0.6 * os.path.getsize(made[0] / WEIGHTS)
     loaded = load_folder(folder).model.state_dict()
-    for name, value in model.state_dict().items():
-        assert loaded[name].dtype == value.dtype and torch.equal(loaded[name], value.half().to(value.dtype))
+    assert all(torch.equal(loaded[name], value.half().to(value.dtype)) for name, value in model.state_dict().items())
 
 
-def test_what_half_precision_cannot_hold_is_refused():
-    with pytest.raises(InputError, match=r"the weight a .*--dtype fp16; choose fp32"):
-        convert_weights_for_storage({"a": torch.tensor([1e6])}, "fp16")
-    with pytest.raises(InputError, match=r"the weight a contains numbers that are not finite$"):
-        convert_weights_for_storage({"a": torch.tensor([float("nan")])}, "fp32")
-
-
-def test_views_of_one_memory_are_stored_whole():
+def test_views_of_one_memory_are_stored_whole_and_numbers_that_do_not_fit_are_refused():
     """A part of a table is not a tied weight, and is stored without the rest of the table's memory."""
     table = torch.arange(12.0).view(4, 3)
     tensors, shared = convert_weights_for_storage(
@@ -110,13 +102,16 @@ def test_views_of_one_memory_are_stored_whole():
     )
     assert shared == {"again": "table"}
     assert torch.equal(tensors["rows"], table[:2]) and torch.equal(tensors["turned"], table.t())
+    for value, dtype, words in ((1e6, "fp16", "choose fp32"), (math.nan, "fp32", "not finite")):
+        with pytest.raises(InputError, match=f"the weight a .*{words}"):
+            convert_weights_for_storage({"a": torch.tensor([value])}, dtype)
 
 
 def test_a_folder_that_exists_is_not_overwritten_and_nothing_half_is_left(tmp_path):
     folder, _ = make_folder(tmp_path)
     before = sorted(folder.iterdir())
-    with pytest.raises(InputError, match=r"FOLDER .*model exists: name another one, or delete it"):
-        shutil.rmtree(tmp_path / "run")
+    shutil.rmtree(tmp_path / "run")
+    with pytest.raises(InputError, match=r"FOLDER .*model exists"):
         make_folder(tmp_path)
     assert sorted(folder.iterdir()) == before
     shutil.rmtree(tmp_path / "run")
@@ -126,215 +121,139 @@ def test_a_folder_that_exists_is_not_overwritten_and_nothing_half_is_left(tmp_pa
     assert not folder.exists() and not (tmp_path / "model.partial").exists()
 
 
-def test_damage_is_noticed(made, tmp_path):
-    for name in (CONFIG, WEIGHTS, "dict.source.txt", CHECKSUMS):
-        folder = tmp_path / name
-        shutil.copytree(made[0], folder)
-        content = bytearray((folder / name).read_bytes())
-        content[-20] ^= 1
-        (folder / name).write_bytes(content)
-        if name == CONFIG:
-            content[-20] ^= 1
-            (folder / name).write_bytes(bytes(content) + b" ")  # the file is still valid JSON
-        assert "damaged" in refusal(folder), name
-    (folder / CHECKSUMS).write_text((made[0] / CHECKSUMS).read_text())
-    (folder / "dict.target.txt").unlink()
-    assert "is incomplete: it has no dict.target.txt" in refusal(folder)
-
-
-def test_the_model_card_may_be_edited(made, tmp_path):
+@pytest.mark.parametrize("name", [CONFIG, WEIGHTS, "dict.source.txt", CHECKSUMS, "README.md"])
+def test_damage_is_noticed_but_the_model_card_may_be_edited(made, tmp_path, name):
     shutil.copytree(made[0], tmp_path / "folder")
-    (tmp_path / "folder" / "README.md").write_text("# Mine\n")
-    load_folder(tmp_path / "folder")
+    path = tmp_path / "folder" / name
+    content = path.read_bytes()
+    path.write_bytes(content + b" " if name == CONFIG else content[:-20] + b"?" + content[-19:])  # still valid JSON
+    if name == "README.md":
+        load_folder(tmp_path / "folder")
+    else:
+        assert "damaged" in refusal(tmp_path / "folder")
 
 
-@pytest.mark.parametrize("keep", [0, 1, 7, 8, 60, 0.5, -1])
-def test_weights_that_are_cut_off_are_refused(folder, keep):
-    content = (folder / WEIGHTS).read_bytes()
-    (folder / WEIGHTS).write_bytes(content[: int(len(content) * keep) if keep == 0.5 else keep])
-    assert f"{WEIGHTS} is damaged (" in refusal(folder)
-
-
-def test_pickles_are_not_loaded(folder, tmp_path):
+def test_pickles_and_weights_that_are_cut_off_are_not_loaded(folder, tmp_path):
     class Trap:
         def __reduce__(self):
             return os.mkdir, (str(tmp_path / "trapped"),)
 
-    torch.save({"model": Trap()}, folder / WEIGHTS)
-    assert f"{WEIGHTS} is damaged (" in refusal(folder)
+    path = folder / WEIGHTS
+    path.write_bytes(path.read_bytes()[:-1])
+    assert "is damaged" in refusal(folder)
+    torch.save({"model": Trap()}, path)
+    assert "is damaged" in refusal(folder)
     header = b'{"a":{"dtype":"F32","shape":[9223372036854775807,9],"data_offsets":[0,4]}}'
     for length in (len(header), 1 << 62):
-        (folder / WEIGHTS).write_bytes(struct.pack("<Q", length) + header + b"\0" * 4)
+        path.write_bytes(struct.pack("<Q", length) + header + b"\0" * 4)
         assert "is damaged" in refusal(folder)
     assert not (tmp_path / "trapped").exists()
 
 
-def test_weights_of_another_model_are_refused(folder):
-    weights, name = load_file(folder / WEIGHTS), BIAS
-    for changed, words in (
-        ({name: weights[name][:-1]}, f"{name} has the shape (47,), but config.json and"),
-        ({name: weights[name] * float("nan")}, f"{name} contains numbers that are not finite"),
-        ({name: weights[name].long()}, f"{name} contains numbers of type torch.int64"),
-        ({name: weights[name].double()}, f"{name} contains numbers of type torch.float64"),
-        ({"more": torch.ones(1)}, "has an unknown weight 'more'"),
-    ):
-        save_file({**weights, **changed}, folder / WEIGHTS)
-        assert words in refusal(folder)
-    del weights[name]
-    save_file(weights, folder / WEIGHTS)
-    assert f"lacks the weight '{name}'" in refusal(folder)
+@pytest.mark.parametrize(
+    "name, change, words",
+    [
+        (BIAS, lambda weight: weight[:-1], "has the shape (47,), but config.json and"),
+        (BIAS, lambda weight: weight * float("nan"), "contains numbers that are not finite"),
+        (BIAS, lambda weight: weight.long(), "contains numbers of type torch.int64"),
+        (BIAS, lambda weight: None, f"lacks the weight '{BIAS}'"),
+        ("more", lambda weight: torch.ones(1), "has an unknown weight 'more'"),
+    ],
+)
+def test_weights_of_another_model_are_refused(folder, name, change, words):
+    weights = load_file(folder / WEIGHTS)
+    weights[name] = change(weights.get(name))
+    save_file({name: weight for name, weight in weights.items() if weight is not None}, folder / WEIGHTS)
+    assert words in refusal(folder)
 
 
-def test_what_is_no_folder_or_no_config_is_refused(folder, tmp_path):
+def test_what_is_no_whole_folder_is_refused(made, tmp_path):
     assert "no such folder" in refusal(tmp_path / "nowhere")
-    (tmp_path / "empty").mkdir()
-    assert "it has no config.json; create one with etads-export RUN FOLDER" in refusal(tmp_path / "empty")
-    path = folder / CONFIG
-    for content, words in (
-        (b"", "is damaged (Expecting value"),
-        (b"\xff\xfe", "is damaged ("),
-        (b"[" * 100_000, "is damaged (nested too deeply)"),
-        (b'{"a":' * 50_000, "is damaged (nested too deeply)"),
-        (b'{"format": ' + b"9" * 100_000 + b"}", "is damaged ("),
-        (b'{"format": NaN}', "is damaged (NaN is not a number)"),
-        (b"[]", 'not a file of the kind "model folder"'),
-        (b'{"model_type": "bart", "architectures": ["Bart"]}', 'not a file of the kind "model folder"'),
-        (b" " * (folder_config._LARGEST_FILE + 1), "bytes are not the settings of a model"),
-    ):
-        path.write_bytes(content)
-        assert words in refusal(folder), content[:40]
+    assert "it has no config.json" in refusal(tmp_path)
+    shutil.copytree(made[0], tmp_path / "copy")
+    (tmp_path / "copy" / "dict.target.txt").unlink()
+    assert "is incomplete: it has no dict.target.txt" in refusal(tmp_path / "copy")
+    shutil.copytree(made[0], tmp_path / f"a{os.pathsep}b")
+    assert "fairseq would read this as two paths" in refusal(tmp_path / f"a{os.pathsep}b")
+
+
+@pytest.mark.parametrize(
+    "name, content, words",
+    [
+        (CONFIG, b"\xff\xfe", "is damaged ("),
+        (CONFIG, b"[" * 100_000, "is damaged (nested too deeply)"),
+        (CONFIG, b'{"format": ' + b"9" * 100_000 + b"}", "is damaged ("),
+        (CONFIG, b'{"model_type": "bart", "architectures": ["Bart"]}', "not from a model folder of fairseq-etads"),
+        (CONFIG, b" " * (folder_config._LARGEST_FILE + 1), "bytes are not the settings of a model"),
+        ("dict.source.txt", b"word5 9\nw1 7\n", "the source dictionary in DATA"),
+        ("dict.source.txt", b"w1 2\nw1 1\n", "not a dictionary"),
+        ("dict.source.txt", b"w1 " + b"9" * 5000 + b"\n", "not a dictionary"),
+        ("dict.source.txt", b"\xff 1\n", "not a dictionary"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_other_files_are_refused(folder, name, content, words):
+    (folder / name).write_bytes(content)
+    assert words in refusal(folder)
 
 
 @pytest.mark.parametrize(
     "section,values,words",
     [
-        (
-            None,
-            {"schema_version": SCHEMA_VERSION + 1},
-            f"(format {SCHEMA_VERSION + 1}; this one reads up to {SCHEMA_VERSION}): update with pip",
-        ),
-        *((None, {"schema_version": wrong}, "is not a version") for wrong in (0, -1, "1", 1.0, None, True)),
-        (None, {"architecture": 3}, '"architecture" is 3'),
-        (None, {"architecture": "transformer"}, '"transformer" is not an architecture of this version; choose from '),
+        (None, {"schema_version": SCHEMA_VERSION + 1}, f"reads up to {SCHEMA_VERSION}): update with pip"),
+        *((None, {"schema_version": wrong}, "not a version number") for wrong in (0, "1", True)),
         (None, {"architecture": "../etads"}, '"../etads" is not an architecture'),
-        (None, {"model": []}, '"model" is list'),
         (None, {"more": {}}, 'unknown section "more"'),
-        ("task", {"truncate_source": -1}, '"truncate_source" is -1, not a number of tokens from 1 to 1,000,000'),
         ("task", {"truncate_source": 10**400}, '"truncate_source" is 1000'),
         ("task", {"truncate_target": True}, '"truncate_target" is true'),
-        ("task", {"left_pad_source": 0}, '"left_pad_source" is 0, not true or false'),
         ("task", {"source_dictionary": "0" * 16}, "is not the one the checkpoint was trained with"),
         ("task", {"source_dictionary": None}, "not 16 hexadecimal digits"),
         ("task", {"factor_dictionaries": {"../../etc/passwd": "0" * 16}}, "not fingerprints by the names of factors"),
         ("task", {"factor_dictionaries": {"tf": "0" * 16}}, "is incomplete: it has no factors.json"),
+        ("task", {"document_surprisal": {"50": 0.0}}, "not percentiles of surprisals"),
         ("task", {"data": "/etc"}, 'unknown entry "data"'),
-        ("text", {"words": "perl"}, "not one of moses, ptb, spaces, characters, raw"),
         ("text", {"words": ["moses"]}, "not one of moses"),
         ("text", {"language": "../../x"}, "not a language's code"),
-        ("text", {"subwords": "/etc/passwd"}, "not one of null, subword_nmt"),
         ("text", {"subwords": "subword_nmt"}, "is incomplete: it has no codes.bpe"),
-        ("decoding", {"beam": "5"}, '"decoding": --beam "5": choose a whole number'),
-        ("decoding", {"beam": 10**30}, "choose a number of at most 1,000,000"),
-        ("decoding", {"early_stopping": "never"}, "choose admissible, heuristic or fairseq"),
-        ("decoding", {"bean": 5}, "there is no decoding option bean; did you mean beam?"),
-        ("decoding", {"min_len": 10}, "--min-len 10: choose at most --max-len, which is 9"),
-        ("weights", {"dtype": "int4"}, "not one of fp32, fp16"),
-        ("weights", {"shared": {"a": 1}}, "not names of weights"),
+        ("decoding", {"bean": 5}, "there is no decoding option bean"),
         ("weights", {"shared": {"encoder.layers.1.fc1.bias": BIAS}}, "cannot share the weight"),  # it is stored, too
-        ("weights", {"shared": {"nothing": "nowhere"}}, '"nothing" cannot share the weight "nowhere"'),
         ("model", {"encoder_embed_dim": 10**9}, "the option encoder_embed_dim of etads cannot be '1000000000'"),
         ("model", {"encoder_embed_dim": 31}, "no model can be built from its options"),
-        ("model", {"encoder_layers": 10**6}, "the option encoder_layers of etads cannot be"),
-        ("model", {"encoder_layers": 3}, "lacks the weight"),
-        ("model", {"encoder_layers": 40}, "lacks the weight 'encoder.layers.10."),
-        ("model", {"encoder_layers": 1.5}, "the option encoder_layers of etads cannot be"),
-        ("model", {"encoder_embed_path": "/etc/passwd"}, "the option encoder_embed_path of etads cannot be"),
+        ("model", {"encoder_layers": 1.5}, "the option encoder_layers"),
+        ("model", {"encoder_embed_path": "/etc/passwd"}, "the option encoder_embed_path"),
         ("model", {"user_dir": "/tmp"}, "etads has no option 'user_dir'"),
-        ("model", {"pointer": "hard"}, "no model can be built from its options"),
-        ("model", {"pointer": {"a": 1}}, "the option pointer of etads cannot be"),
-        ("model", {"focus_layers": "${oc.env:HOME}"}, "the option focus_layers of etads cannot be"),
-        ("model", {"dropout": "0.1"}, None),
-        ("model", {"dropout": True}, "the option dropout of etads cannot be 'True'"),
-        ("model", {"activation_fn": "swish9"}, "no model can be built from its options"),
-        # fairseq evaluates this option as Python
-        *(
-            ("model", {"adaptive_softmax_cutoff": code, "share_all_embeddings": False}, "cutoff of etads cannot be")
-            for code in ("__import__('os').mkdir('trapped')", "[__import__('os').getcwd()]")
-        ),
+        ("model", {"focus_layers": "${oc.env:HOME}"}, "the option focus_layers"),
+        ("model", {"dropout": True}, "the option dropout"),
+        ("model", EVALUATED, "the option adaptive_softmax_cutoff"),
     ],
 )
 def test_hostile_settings_are_refused(folder, section, values, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     change(folder, section, **values)
-    if words is None:  # OmegaConf converts the text to a number
-        load_folder(folder)
-    else:
-        assert words in refusal(folder)
+    assert words in refusal(folder)
     assert not (tmp_path / "trapped").exists()
 
 
-@pytest.mark.parametrize("option", ["encoder_layers", "max_source_positions"])
-def test_a_model_much_larger_than_its_weights_is_refused_before_it_takes_memory(folder, option):
+@pytest.mark.parametrize("option, value", [("encoder_layers", 1000), ("max_source_positions", 10**9)])
+def test_a_model_much_larger_than_its_weights_is_refused_before_it_takes_memory(folder, option, value):
     """1,000 is the greatest number of layers; 1,000,000,000 positions would take 32 GB."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB
-    change(folder, "model", **{option: {"encoder_layers": 1000, "max_source_positions": 10**9}[option]})
-    said = refusal(folder)
-    assert "no model can be built from its options (they describe a model that is much larger than the weights" in said
+    change(folder, "model", **{option: value})
+    assert "they describe a model that is much larger than the weights" in refusal(folder)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000
 
 
-def test_dictionaries_of_others_are_refused(folder):
-    path = folder / "dict.source.txt"
-    whole = path.read_text()
-    for content, words in (
-        (whole.replace("w5 ", "word5 "), "the source dictionary in DATA"),
-        ("no counts\n", "not a dictionary"),
-        (whole + "w1 1\n", "not a dictionary"),
-        ("w1 " + "9" * 5000 + "\n", "not a dictionary"),
-    ):
-        path.write_text(content)
-        assert words in refusal(folder)
-    path.write_bytes(b"\xff 1\n")
-    assert "not a dictionary" in refusal(folder)
-
-
 def test_subword_models_are_copied_and_checked(tmp_path):
-    codes = tmp_path / "my codes"
-    codes.write_text("#version: 0.2\nw 1</w>\nw 2</w>\n")
-    text = {"tokenizer": "etads", "text-words": "spaces", "bpe": "subword_nmt", "bpe-codes": str(codes)}
-    folder, _ = make_folder(tmp_path, text=text)
-    loaded = load_folder(folder)
-    assert loaded.config.text["subwords"] == "subword_nmt"
-    assert loaded.subwords.encode("w1 w3") == "w1 w@@ 3"
+    folder, _ = make_folder(tmp_path, text=subword_text(tmp_path))
+    assert load_folder(folder).subwords.encode("w1 w3") == "w1 w@@ 3"
     (folder / CHECKSUMS).unlink()
     (folder / "codes.bpe").write_text("#version: 0.2\none two three\n")
-    assert "codes.bpe is damaged (Error: invalid line 2" in refusal(folder)
+    assert "codes.bpe is damaged" in refusal(folder)
 
 
 def test_a_run_with_other_data_is_refused(tmp_path):
     make_run(tmp_path / "run")
-    path = tmp_path / "run" / "prepared" / "bin" / "dict.source.txt"
-    path.write_text(path.read_text().replace("w7 ", "word7 "))
-    source = RunFiles(tmp_path / "run" / "checkpoints" / "checkpoint_best.pt", path.parent, {}, {})
+    data, checkpoint = tmp_path / "run" / "prepared" / "bin", tmp_path / "run" / "checkpoints" / "checkpoint_best.pt"
+    (data / "dict.source.txt").write_text("word7 9\n")
     with pytest.raises(InputError, match=r"--checkpoint .*the source dictionary in DATA .* is not the one"):
-        export_folder(source, tmp_path / "model", {})
-    with pytest.raises(InputError, match=r"--checkpoint .*nowhere.pt: Model file not found"):
-        export_folder(source._replace(checkpoint=tmp_path / "nowhere.pt"), tmp_path / "model", {})
-
-
-def test_the_settings_read_are_those_written(made):
-    config = read_config(made[0])
-    assert json.loads(config.to_json()) == json.loads((made[0] / CONFIG).read_text())
-    assert config.text == {
-        "words": "spaces",
-        "keep_case": False,
-        "language": "en",
-        "sentence_marks": "drop",
-        "subwords": None,
-    }
-    assert make_task().truncate_source == 400 and config.task["truncate_source"] == 60
-
-
-def test_a_path_that_fairseq_would_split_is_refused(made, tmp_path):
-    shutil.copytree(made[0], tmp_path / f"a{os.pathsep}b")
-    assert "fairseq would read this as two paths" in refusal(tmp_path / f"a{os.pathsep}b")
+        export_folder(RunFiles(checkpoint, data, {}, {}), tmp_path / "model", {})

@@ -1,28 +1,23 @@
 """Model folders with an extractor: picked, read and displayed parts of long documents; damaged folders."""
 
 import json
-import re
 import shutil
 
 import pytest
 import torch
-from folders import DECODING, TEXT, make_run, save_checkpoint
+from folders import DECODING, TEXT, make_run, save_checkpoint, save_data
 from helpers import make_dictionary, make_task, model_config
 
 from fairseq_etads import Summarizer
 from fairseq_etads.commands.export import main as export_command
-from fairseq_etads.commands.summarize import main as summarize_command
-from fairseq_etads.data.labels import SentencePickingSettings, pick_sentences
 from fairseq_etads.files.checksums import Checksums
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.summarizer.folder.config import ADVICE
 from fairseq_etads.summarizer.folder.export import export_folder
 from fairseq_etads.summarizer.folder.model_card import set_decoding_defaults
 from fairseq_etads.summarizer.folder.run_files import RunFiles
 from fairseq_etads.text.documents import join_to_one_line
 from fairseq_etads.text.words import split_sentences
 
-EXTRACTOR_TEXT = {**TEXT, "text-sentence-marks": "insert"}
 SIZES = {"encoder_embed_dim": 6, "encoder_hidden_size": 4, "sentence_place_dim": 2}
 LONG = "\n".join(
     " ".join(f"W{(7 * p + 3 * s + k) % 40} w{k} New{p} x{s}." for s in range(8) for k in range(p % 3 + 1))
@@ -31,7 +26,7 @@ LONG = "\n".join(
 LEVELS = 4
 
 
-def extractor_run(path, budget=30):
+def extractor_run(path):
     """A run, with picking.json, of a pooled extractor with clear preferences."""
     task = make_task(100_000, 1, tail=2, mark=True)
     options = model_config("pooled_extractor", **SIZES)
@@ -40,16 +35,10 @@ def extractor_run(path, budget=30):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_()
-    data = path / "prepared" / "bin"
-    data.mkdir(parents=True)
+    save_data(path / "prepared", task, source_marks=True)
     (path / "checkpoints").mkdir()
-    for side in ("source", "target"):
-        dictionary = task.source_dictionary
-        lines = [f"{word} {count}\n" for word, count in zip(dictionary.symbols[4:], dictionary.count[4:])]
-        (data / f"dict.{side}.txt").write_text("".join(lines))
-        (data / f"train.source-target.{side}.idx").touch()
     save_checkpoint(path / "checkpoints" / "checkpoint_best.pt", model, options, task)
-    (path / "picking.json").write_text(SentencePickingSettings(budget, (0.1, 0.5, 0.9)).to_json())
+    (path / "picking.json").write_text(SentencePickingSettings(30, (0.1, 0.5, 0.9)).to_json())
     return model
 
 
@@ -58,21 +47,24 @@ def source_of(run, text, extra=None, extractor=None):
     return RunFiles(checkpoint, run / "prepared" / "bin", text, extra or {}, extractor)
 
 
-def make_long_folder(path, factors=True, budget=30):
+def source_of_extractor(run, *names):
+    """An extractor's run with further files of these names."""
+    return source_of(run, {**TEXT, "text-sentence-marks": "insert"}, {name: run / name for name in names})
+
+
+def make_long_folder(path):
     task = make_task(60, 20, tail=3)
     data = path / "run" / "prepared" / "bin"
     data.mkdir(parents=True)
-    if factors:
-        values = make_dictionary(words=0)
-        for level in range(1, LEVELS + 1):
-            values.add_symbol(str(level), n=9 - level)
-        task.factor_dictionaries = {"salience": values}
-        (data / "factors.json").write_text('{"factors": ["salience"]}')
-        values.save(str(data / "dict.factor-salience.txt"))
-    make_run(path / "run", task=task, pointer="soft", **({"source_factors": "salience"} if factors else {}))
-    extractor_run(path / "extractor", budget)
-    extra = {"picking.json": path / "extractor" / "picking.json"}
-    extractor = source_of(path / "extractor", EXTRACTOR_TEXT, extra)
+    values = make_dictionary(words=0)
+    for level in range(1, LEVELS + 1):
+        values.add_symbol(str(level), n=9 - level)
+    task.factor_dictionaries = {"salience": values}
+    (data / "factors.json").write_text('{"factors": ["salience"]}')
+    values.save(str(data / "dict.factor-salience.txt"))
+    make_run(path / "run", task=task, pointer="soft", source_factors="salience")
+    extractor_run(path / "extractor")
+    extractor = source_of_extractor(path / "extractor", "picking.json")
     export_folder(source_of(path / "run", TEXT, None, extractor), path / "model", DECODING)
     return path / "model"
 
@@ -90,19 +82,22 @@ def summarizer(folder):
 def test_a_long_document_is_read_whole(summarizer):
     summary = summarizer.summarize(LONG)
     sentences = split_sentences(" ".join(LONG.split()))
-    assert len(LONG.split()) > 2000 and summary.picked.total == len(sentences) > 400
-    assert summary.picked.words == len(LONG.split())
+    assert summary.picked.words == len(LONG.split()) > 2000 and summary.picked.total == len(sentences) > 400
     numbers = [picked.number for picked in summary.picked.sentences]
     assert numbers == sorted(numbers) and max(numbers) > 100, "also what is far behind the first sixty tokens"
     assert summary.truncation.left_out == 0 and summary.truncation.read <= 30
     picker = summarizer._texts.picker
     (every,) = picker.rate([picker.split(LONG, join_to_one_line(LONG))])
-    texts, probabilities = [one.text for one in every], [one.probability for one in every]
-    assert texts == sentences and len(set(probabilities)) > 100
-    assert numbers == pick_sentences([len(text.split()) for text in texts], probabilities, 30)
+    probabilities = [one.probability for one in every]
+    assert [one.text for one in every] == sentences and len(set(probabilities)) > 100
+    assert numbers == pick_sentences([len(text.split()) for text in sentences], probabilities, 30)
     for picked in summary.picked.sentences:
         assert picked.text == sentences[picked.number] == LONG[picked.start : picked.end]
         assert picked.probability == pytest.approx(probabilities[picked.number])
+    copied = [LONG[word.start : word.end].lower() for word in summary.copied]
+    assert copied == [word.word for word in summary.copied] != []
+    for word in summary.copied:
+        assert any(one.start <= word.start and word.end <= one.end for one in summary.picked.sentences)
 
 
 def test_probabilities_are_those_of_the_checkpoint(tmp_path, summarizer):
@@ -133,54 +128,18 @@ def test_tokens_carry_the_level_of_their_sentence(summarizer):
     assert row == [*[short.levels[0]] * 2, values.eos_word]
 
 
-def test_levels_change_the_summary(summarizer, monkeypatch):
-    before = summarizer.summarize(LONG)
-    monkeypatch.setattr(type(summarizer._texts.picker.picking), "find_probability_level", lambda self, p: "1")
-    assert summarizer.summarize(LONG).score != pytest.approx(before.score, abs=1e-6)
-
-
-def test_copied_words_are_found_in_the_whole_document(summarizer):
-    summary = summarizer.summarize(LONG)
-    assert summary.copied
-    spans = [(picked.start, picked.end) for picked in summary.picked.sentences]
-    for copied in summary.copied:
-        assert LONG[copied.start : copied.end].lower() == copied.word.lower()
-        assert any(start <= copied.start and copied.end <= end for start, end in spans)
-
-
-def test_summaries_do_not_depend_on_the_batch_and_short_ones_are_read_whole(summarizer):
-    texts = [LONG, "W5 w6. W7 new w9.", "", LONG[:500]]
-    together = summarizer.summarize(texts)
-    assert [s.tokens for s in together] == [summarizer.summarize(text).tokens for text in texts]
-    assert len(together[1].picked.sentences) == together[1].picked.total == 2 and together[2].picked is None
-
-
 def test_records_and_explanations_show_what_was_picked(summarizer):
     summary = summarizer.summarize(LONG)
-    record = json.loads(json.dumps(summary.to_dict()))
-    assert [s["number"] for s in record["picked"]["sentences"]] == [s.number for s in summary.picked.sentences]
-    assert record["picked"]["total"] == summary.picked.total
     explanation = summary.explain()
     assert explanation.picked == summary.picked and explanation.document == LONG
-    for token in explanation.source[:-1]:
-        assert LONG[token.start : token.end].lower() == token.text
-    assert explanation.to_dict()["picked"] == record["picked"]
-
-
-def test_without_factors_picked_sentences_are_read_too_and_the_command_says_if_they_are_cut(tmp_path, capsys):
-    folder = make_long_folder(tmp_path, factors=False, budget=100)
-    assert Summarizer.load(folder, "cpu").summarize(LONG).truncation.read == 60
-    (tmp_path / "long.txt").write_text(LONG)
-    summarize_command([str(folder), str(tmp_path / "long.txt"), "--device", "cpu"])
-    said = capsys.readouterr().err
-    assert "selections of the extractor truncated to their first 60 tokens: 1" in said
-    assert "documents truncated" not in said and "--long" not in said
-
-
-def test_all_tokens_are_counted_although_few_are_read(summarizer):
-    text = " ".join(f"w{number % 9} w1 w2 w3 w4 w5 w6." for number in range(40))
-    assert summarizer.summarize(text).truncation.read < 100
-    assert summarizer.token_count(text) == 2 * summarizer.token_count(text[: len(text) // 2]) > 200
+    assert all(LONG[token.start : token.end].lower() == token.text for token in explanation.source[:-1])
+    record = json.loads(json.dumps(summary.to_dict()))["picked"]
+    assert record == json.loads(explanation.to_json())["picked"]
+    assert [s["number"] for s in record["sentences"]] == [s.number for s in summary.picked.sentences]
+    short = summarizer.summarize("W5 w6. W7 new w9.").picked
+    assert len(short.sentences) == short.total == 2 and summarizer.summarize("").picked is None
+    text = LONG.replace("\n", " ")
+    assert summarizer.token_count(f"{text} {text}") == 2 * summarizer.token_count(text) > 2000
 
 
 def test_new_defaults_list_the_extractor_although_the_list_was_lost(folder, tmp_path):
@@ -192,61 +151,53 @@ def test_new_defaults_list_the_extractor_although_the_list_was_lost(folder, tmp_
     Summarizer.load(tmp_path / "copy", "cpu")
 
 
-def test_a_folder_that_is_not_whole_is_refused(folder, tmp_path):
-    def broken(name, change):
-        copy = tmp_path / name
-        shutil.copytree(folder, copy)
-        change(copy / "extractor")
-        return copy
-
+@pytest.mark.parametrize(
+    "name, content",
+    [
+        ("SHA256SUMS", ""),
+        ("SHA256SUMS", "0" * 64 + "  config.json\n"),
+        ("picking.json", '{"words": 40, "edges": [0.1, 0.5, 0.9]}'),
+        ("model.safetensors", ""),
+    ],
+)
+def test_a_folder_that_is_not_whole_is_refused(folder, tmp_path, name, content):
+    shutil.copytree(folder, tmp_path / "copy")
+    (tmp_path / "copy" / "extractor" / name).write_text(content)
+    with pytest.raises(InputError, match=rf"{name} (is damaged|does not list)"):
+        Summarizer.load(tmp_path / "copy")
+    shutil.rmtree(tmp_path / "copy" / "extractor")
     with pytest.raises(InputError, match="is incomplete: it has no extractor/SHA256SUMS"):
-        Summarizer.load(broken("gone", shutil.rmtree))
-    with pytest.raises(InputError, match=r"picking.json is damaged"):
-        Summarizer.load(broken("other", lambda path: (path / "picking.json").write_text('{"words": 5, "edges": []}')))
-    words = '{"words": 40, "edges": [0.1, 0.5, 0.9]}'
-    with pytest.raises(InputError, match=rf"picking.json is damaged or was changed: .* {re.escape(ADVICE)} or, if you"):
-        Summarizer.load(broken("words", lambda path: (path / "picking.json").write_text(words)))
-    with pytest.raises(InputError, match=r"model.safetensors"):
-        Summarizer.load(broken("weights", lambda path: (path / "model.safetensors").unlink()))
-    with pytest.raises(InputError, match=r"SHA256SUMS is damaged or was changed"):
-        Summarizer.load(broken("list", lambda path: (path / "SHA256SUMS").write_text("0" * 64 + "  config.json\n")))
+        Summarizer.load(tmp_path / "copy")
 
 
-def test_a_summariser_is_no_extractor_and_needs_one(tmp_path):
-    make_long_folder(tmp_path)
-    own = source_of(tmp_path / "run", TEXT)
-    with pytest.raises(InputError, match="which an extractor computes from raw text: name its run with --extractor"):
-        export_folder(own, tmp_path / "a", DECODING)
+def test_the_command_takes_the_extractor_that_is_with_the_run_and_nothing_else(tmp_path, capsys):
+    folder = make_long_folder(tmp_path)
+    run, shared, other = (tmp_path / name for name in ("run", "shared", "other"))
+
+    def refuse(words, *arguments):
+        assert export_command([*map(str, arguments), str(tmp_path / "exported")]) == 2
+        assert words in capsys.readouterr().err
+
+    def export(*arguments):
+        assert export_command([*map(str, arguments), str(tmp_path / "exported")]) == 0
+        assert Summarizer.load(tmp_path / "exported", "cpu").picks_sentences
+        shutil.rmtree(tmp_path / "exported")
+
+    refuse("name its run with --extractor", run)  # it is elsewhere
+    own = source_of(run, TEXT)
     with pytest.raises(InputError, match=r"--extractor .*checkpoint_best.pt: not a sentence extractor"):
-        export_folder(own._replace(extractor=own), tmp_path / "b", DECODING)
-    config = tmp_path / "model" / "extractor" / "config.json"
-    for name in ("SHA256SUMS", "extractor/SHA256SUMS"):
-        (tmp_path / "model" / name).unlink()
-    config.write_text(config.read_text().replace('"pooled_extractor"', '"etads"'))
-    with pytest.raises(InputError, match='"etads" is not an extractor architecture'):
-        Summarizer.load(tmp_path / "model")
-
-
-def test_the_command_takes_the_extractor_that_is_with_the_run(tmp_path, capsys):
-    make_long_folder(tmp_path)
-    run = tmp_path / "run"
-    settings = {"tokens": "word", "size": 40, "lowercase": True, "words": "spaces"}
-    (tmp_path / "extractor" / "prepared" / "prepare.json").write_text(
-        json.dumps({"settings": {**settings, "source_marks": True}})
-    )
-    (tmp_path / "extractor" / "prepared" / "bin" / "complete").touch()
-    assert export_command([str(run), str(tmp_path / "a")]) == 2, "the extractor is elsewhere"
-    assert "name its run with --extractor" in capsys.readouterr().err
+        export_folder(own._replace(extractor=own), tmp_path / "exported", DECODING)
     (run / "shortened").mkdir()
-    own = (tmp_path / "extractor").rename(run / "shortened" / "extractor")
-    assert export_command([str(run), str(tmp_path / "b")]) == 0
-    assert f"including the extractor of this run, {own}," in capsys.readouterr().out
-    assert Summarizer.load(tmp_path / "b", "cpu").picks_sentences
-    assert export_command([str(run), str(tmp_path / "c"), "--extractor", "none"]) == 2
-    assert "name its run with --extractor" in capsys.readouterr().err
-    shared = run.rename(tmp_path / "shared")
-    other = tmp_path / "other"
+    (tmp_path / "extractor").rename(run / "shortened" / "extractor")
+    export(run)
+    refuse("name its run with --extractor", "--extractor", "none", run)
+    run.rename(shared)
     (other / "checkpoints").mkdir(parents=True)
     shutil.copy(shared / "checkpoints" / "checkpoint_best.pt", other / "checkpoints")
-    assert export_command([str(other), str(tmp_path / "d"), "--prepared", str(shared / "prepared")]) == 0
-    assert Summarizer.load(tmp_path / "d", "cpu").picks_sentences
+    export("--prepared", shared / "prepared", other)
+    for name in ("SHA256SUMS", "extractor/SHA256SUMS"):
+        (folder / name).unlink()
+    config = folder / "extractor" / "config.json"
+    config.write_text(config.read_text().replace('"pooled_extractor"', '"etads"'))
+    with pytest.raises(InputError, match='"etads" is not an extractor architecture'):
+        Summarizer.load(folder)
