@@ -29,7 +29,6 @@ def test_keys_keep_their_layout_when_documents_leave():
     state = beam_state.BeamState(3, torch.device("cpu"))
     x = torch.randn(3, 2, 5, 4)
     state.memory[torch.nn.Identity()] = tensors = {"key": make_contiguous(x, True), "value": make_contiguous(x, False)}
-    assert [tensor.stride()[-2:] for tensor in tensors.values()] == [(1, 5), (4, 1)]
     stay = torch.tensor([0, 2])
     state.reorder(torch.zeros(2, 4, dtype=torch.long), stay)
     assert [tensor.stride()[-2:] for tensor in tensors.values()] == [(1, 5), (4, 1)]

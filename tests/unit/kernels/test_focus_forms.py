@@ -36,9 +36,7 @@ class OnGpu:
         (True, True, False, torch.float64, "columns"),
     ],
 )
-def test_columns_are_used_only_where_sums_are_known_to_be_exact(
-    monkeypatch, caplog, kernel, on_gpu, exact, known, dtype, form
-):
+def test_columns_are_used_only_where_sums_are_exact(monkeypatch, caplog, kernel, on_gpu, exact, known, dtype, form):
     """Elsewhere, the log says once why the bias needs memory for each pair of words."""
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: AMPERE)
     monkeypatch.setattr(attention, "EXACT_COLUMNS", {("cpu", None), ("cuda", AMPERE) if known else None})
@@ -48,28 +46,20 @@ def test_columns_are_used_only_where_sums_are_known_to_be_exact(
     with caplog.at_level(logging.INFO, logger=attention.logger.name):
         found = [choose_focus_form(kernel, q, dtype) for _ in range(2)]
     assert found == ["bias" if kernel == "plain" else form] * 2
-    wanted = form == "bias" and kernel != "plain"
-    device = "cuda of capability 8.0" if on_gpu else "cpu"
-    said = f"--attention-kernel {kernel}: matrix products on {device} are not known to be exact"
-    assert [record.getMessage().startswith(said) for record in caplog.records] == [True] * wanted
-    assert all((record.levelno == logging.WARNING) == (kernel == "fused") for record in caplog.records)
+    level = logging.WARNING if kernel == "fused" else logging.INFO
+    assert [record.levelno for record in caplog.records] == [level] * (form == "bias" and kernel != "plain")
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_inside_torch_compile_the_form_does_not_break_the_graph(monkeypatch, kernel):
+def test_the_option_reaches_the_layers_and_inside_torch_compile_does_not_break_the_graph(monkeypatch, kernel):
     """Neither columns nor a message would be compiled."""
-    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    monkeypatch.setattr(attention.logger, "log", None)
-    assert choose_focus_form(kernel, torch.empty(1, 2, 5, 4), torch.float64) == "bias"
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_the_option_reaches_the_layers(monkeypatch, kernel):
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.compiler, "is_compiling", lambda: True)
+        patch.setattr(attention.logger, "log", None)
+        assert choose_focus_form(kernel, torch.empty(1, 2, 5, 4), torch.float64) == "bias"
     seen = []
     monkeypatch.setattr(attention, "choose_focus_form", lambda name, *_: seen.append(name) or "bias")
-    model = make_model("etads", attention_kernel=kernel)
-    tokens = torch.tensor([[5, 6, 7, 2]])
-    model(tokens, torch.tensor([4]), torch.tensor([[2, 5]]))
+    make_model("etads", attention_kernel=kernel)(torch.tensor([[5, 6, 7, 2]]), torch.tensor([4]), torch.tensor([[2]]))
     assert seen == [kernel] * 2, "two layers of the encoder"
 
 
@@ -92,20 +82,15 @@ def test_products_are_exact_unless_the_devices_backend_may_round_factors(monkeyp
     monkeypatch.setattr(torch.backends, "mkldnn", backend(mkldnn))
     monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "highest")
     assert attention._has_exact_products(device) == expected
-    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "high")
-    assert not attention._has_exact_products(device)
+    monkeypatch.delattr(torch.backends, device if device == "cuda" else "mkldnn")
+    assert attention._has_exact_products(device)
 
-
-def test_products_are_not_exact_if_torch_cannot_tell_but_are_without_a_backend(monkeypatch):
     def fail():
         raise RuntimeError("set for some operators only")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(torch, "get_float32_matmul_precision", fail)
-        assert not attention._has_exact_products("cpu")
-    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "highest")
-    monkeypatch.delattr(torch.backends, "mkldnn")
-    assert attention._has_exact_products("cpu")
+    for precision in (lambda: "high", fail):
+        monkeypatch.setattr(torch, "get_float32_matmul_precision", precision)
+        assert not attention._has_exact_products(device)
 
 
 @pytest.mark.parametrize("side", [None, "left", "right"])
@@ -116,14 +101,11 @@ def test_columns_are_the_same_without_the_kernel_for_cpus(monkeypatch, side):
     if side:
         padding = (torch.arange(40) < 15)[None] if side == "left" else (torch.arange(40) >= 25)[None]
     kept = torch.ones(40) if padding is None else (~padding[0]).double()
-    asked, found = [], []
+    found = []
     for has_it in (True, False):
-        monkeypatch.setattr(
-            focus_columns, "has_flash_attention", lambda dtype, has_it=has_it: asked.append(dtype) or has_it
-        )
+        monkeypatch.setattr(focus_columns, "has_flash_attention", lambda dtype, has_it=has_it: has_it)
         out = focus_attention(*inputs, padding, form="columns") * kept[:, None]
         found.append((out, *torch.autograd.grad(out.square().sum(), inputs)))
-    assert asked == [torch.float64] * 2
     for one, other in zip(*found):
         torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-9)
 
@@ -133,18 +115,10 @@ def test_padding_alone_passes_no_gradient_to_centre_and_scope(monkeypatch, has_k
     """All of it has the same score, and so a weight, in a document of nothing else."""
     monkeypatch.setattr(focus_columns, "has_flash_attention", lambda dtype: has_kernel)
     inputs = inputs_of(40, 2.0, heads=2)
-    padding = torch.ones(1, 40, dtype=torch.bool)
     for form in FOCUS_FORMS:
-        out = focus_attention(*inputs, padding, form=form)
+        out = focus_attention(*inputs, torch.ones(1, 40, dtype=torch.bool), form=form)
         gradients = torch.autograd.grad(out.square().sum(), inputs)
         assert gradients[2].abs().max() > 0 and not gradients[3].any() and not gradients[4].any(), form
-
-
-def test_a_bias_without_a_fused_kernel_is_reported_with_its_properties(monkeypatch):
-    found = []
-    monkeypatch.setattr(attention, "warn_without_fused_kernel", lambda *args, **named: found.append((args[1:], named)))
-    focus_attention(*inputs_of(5, 2.0), form="bias", dropout_p=0.25)
-    assert found == [((16, 0.25), {"masked": True})]
 
 
 @pytest.mark.parametrize("gradient", [False, True])
@@ -238,13 +212,11 @@ def test_center_and_scope_get_gradient_without_each_other(which):
     assert inputs[which].grad.abs().max() > 0
 
 
-@pytest.mark.parametrize("width", [4, 6, 8, 12, 16])
+@pytest.mark.parametrize("width", [4, 8, 12])
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("gradient", [False, True])
 def test_fused_kernels_get_the_smallest_width_that_is_a_multiple_of_eight(monkeypatch, width, padded, gradient):
-    """There are 6 columns for the bias, 1 for padding, 9 more in the backward pass if a gradient is needed, and the
-    columns of the head.
-    """
+    """The bias has 6 columns, padding 1, and the backward pass 9 more if a gradient is needed, beside the head's."""
     seen, kernel = [], F.scaled_dot_product_attention
     monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *a, **k: seen.append([*a]) or kernel(*a, **k))
     for name in ("flash_attention", "flash_attention_backward"):
@@ -252,20 +224,12 @@ def test_fused_kernels_get_the_smallest_width_that_is_a_multiple_of_eight(monkey
         monkeypatch.setattr(focus_columns, name, lambda *a, plain=plain: seen.append(a) or plain(*a))
     inputs = [x.detach() for x in inputs_of(5, 2.0, heads=2, width=width)]
     inputs[3].requires_grad_(gradient)
-    out = focus_attention(*inputs, torch.tensor([[False] * 4 + [padded]]) if padded else None)
+    mask = torch.tensor([[False] * 4 + [True]]) if padded else None
+    out = focus_attention(*inputs, mask)
     if gradient:
         out.sum().backward()
-    widths = [[x.shape[-1] for x in call[:3]] for call in seen]
-    expected = []
-    for columns in [6 + padded] + [6 + 9 + padded] * gradient:
-        expected.append([8 * math.ceil((8 * math.ceil(columns / 8) + width) / 8)] * 3)
-    assert widths == expected
-
-
-@pytest.mark.parametrize("padded", [False, True])
-def test_everything_is_on_the_device_of_the_queries(padded):
-    """Tensors are not created on the default device, here another one: torch would refuse to mix the two."""
-    inputs = inputs_of(5, 2.0, heads=2)
-    mask = torch.tensor([[False] * 4 + [True]]) if padded else None
-    with torch.device("meta"):
-        assert focus_attention(*inputs, key_padding_mask=mask).device == inputs[0].device
+    counts = [6 + padded] + [6 + 9 + padded] * gradient
+    expected = [8 * math.ceil((8 * math.ceil(columns / 8) + width) / 8) for columns in counts]
+    assert [[x.shape[-1] for x in call[:3]] for call in seen] == [[columns] * 3 for columns in expected]
+    with torch.device("meta"):  # torch would refuse to mix it with a tensor that is made on the default device
+        assert focus_attention(*inputs, mask).device == inputs[0].device
