@@ -39,10 +39,6 @@ def in_threads(function, items):
         return list(pool.map(function, items))
 
 
-def tokens(results):
-    return [[hypothesis["tokens"].tolist() for hypothesis in row] for row in results]
-
-
 STRATEGIES = {
     "beam": lambda: None,
     "diverse": lambda: search.DiverseBeamSearch(DICTIONARY, 2, 0.5),
@@ -51,11 +47,8 @@ STRATEGIES = {
 }
 
 
-@pytest.mark.parametrize("infer_dtype", [None, "int8"])
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy, infer_dtype", [*((strategy, None) for strategy in STRATEGIES), ("beam", "int8")])
 def test_a_generator_is_shared(strategy, infer_dtype):
-    if infer_dtype and strategy != "beam":
-        pytest.skip("the format does not concern the strategy")
     options = {"search_strategy": STRATEGIES[strategy](), "match_source_len": strategy == "length"}
     generator = SummaryGenerator([sharpened()], DICTIONARY, 4, max_len_b=12, infer_dtype=infer_dtype, **options)
 
@@ -63,7 +56,8 @@ def test_a_generator_is_shared(strategy, infer_dtype):
         constraints = None
         if strategy == "required":
             constraints = pack_constraints([[torch.tensor([document[-1] % 30 + 5])] for document in documents])
-        return tokens(generator.generate(None, make_sample(documents), constraints=constraints))
+        found = generator.generate(None, make_sample(documents), constraints=constraints)
+        return [[hypothesis["tokens"].tolist() for hypothesis in row] for row in found]
 
     alone = [summarise(documents) for documents in BATCHES]
     assert in_threads(summarise, BATCHES) == alone
