@@ -27,14 +27,6 @@ def run(model, tokens, summaries):
     return model(tokens, tokens.ne(PAD).sum(1), previous)
 
 
-def copying(documents, summaries, gate=-1e4):
-    """Logits, and the pointer of a model that copies, unless another gate is given."""
-    logits, extra = run(pointer_model(), make_batch(documents), summaries)
-    pointer = extra["output"].pointer
-    pointer.gate = torch.full_like(pointer.gate, gate)
-    return logits, pointer
-
-
 def test_the_mixture_equals_a_loop():
     model = pointer_model()
     tokens = make_batch(DOCUMENTS)
@@ -99,36 +91,36 @@ def test_the_supervised_switch_equals_a_loop():
             assert point[row, step] == (target >= KNOWN)
 
 
-@pytest.mark.parametrize("most", [1, 3])
-def test_copied_words_tell_where_they_come_from(most):
-    """For a word that occurs twice, it is the position with more attention; words outside the document have none."""
-    logits, pointer = copying([[5, 50, 6, 50]], [[50, 6, 12]])
-    attention = torch.full((1, 4, 5), 0.2)
-    attention[:, :, most], attention[:, :, 4] = 0.4, 0.0
-    pointer.log_copy = attention.log()
-    targets = pointer.vocab.encode(torch.tensor([[50, 6, 12, EOS]]))
-    assert pointer.find_copied_positions(logits, targets).tolist() == [[most, 2, -1, -1]]
+def test_copied_positions_are_those_of_a_loop():
+    """A word is copied if that gives more than half of its probability, from the position with most attention."""
+    logits, extra = run(pointer_model(), make_batch(DOCUMENTS), SUMMARIES)
+    pointer, log_vocab, seen = extra["output"].pointer, logits.log_softmax(-1), set()
+    pointer.log_copy = (torch.randn(pointer.log_copy.shape) + pointer.log_copy).log_softmax(-1)
+    extended = [reference.extended_ids(document, KNOWN)[0] for document in DOCUMENTS]
+    for target in (3, 5, 8, 9, 43, 44, 45):
+        targets = torch.full(logits.shape[:2], target)
+        pointer.gate = torch.randn(pointer.gate.shape) * 4
+        found = pointer.find_copied_positions(logits, targets)
+        for row, ids in enumerate(extended):
+            for step in range(logits.shape[1]):
+                places = [place for place, word in enumerate(ids) if word == target]
+                attention = pointer.log_copy[row, step].exp()
+                p_gen = pointer.gate[row, step].sigmoid()
+                generated = p_gen * log_vocab[row, step, target].exp() if target < KNOWN else 0.0
+                is_copied = bool(places) and (1 - p_gen) * attention[places].sum() > generated
+                expected = max(places, key=lambda place: attention[place]) if is_copied else -1
+                assert found[row, step] == expected
+                seen.add((bool(places), expected >= 0))
+    assert seen == {(True, True), (True, False), (False, False)}
 
 
-def test_a_word_of_another_document_is_not_copied():
-    logits, pointer = copying([[5, 50, 6], [5, 50, 51]], [[50], [50]])
-    slots = torch.tensor([[KNOWN, KNOWN + 1]] * 2)
-    assert pointer.find_copied_positions(logits, slots).tolist() == [[1, -1], [1, 2]]
-
-
-def test_words_are_copied_if_that_gives_more_than_half_of_their_probability():
-    logits, pointer = copying([[5, 50, 6]], [[5, 50]])
-    targets = pointer.vocab.encode(torch.tensor([[5, 50, 5]]))
-    # where both parts of P(5) are equal: p_gen P_vocab = (1 - p_gen) a
-    balance = pointer.log_copy[:, :, 0] - logits.log_softmax(-1)[:, :, 5]
-    for nudge, generated in ((0.02, True), (-0.02, False)):
-        pointer.gate = balance + nudge
-        expected = [-1, 1, -1] if generated else [0, 1, 0]
-        assert pointer.find_copied_positions(logits, targets)[0].tolist() == expected, "50 can only be copied"
-    logits, pointer = copying([[5, 50]], [[5]], gate=0.0)
+def test_a_word_that_is_as_well_generated_as_copied_is_generated():
+    logits, extra = run(pointer_model(), make_batch([[5, 50]]), [[5]])
+    pointer = extra["output"].pointer
+    pointer.gate = torch.zeros_like(pointer.gate)
     pointer.log_copy = torch.full_like(pointer.log_copy, -math.inf)
     pointer.log_copy[:, :, 0] = logits.log_softmax(-1)[:, :, 5]
-    assert pointer.find_copied_positions(logits, torch.tensor([[5, 5]])).tolist() == [[-1, -1]], "both are equal"
+    assert pointer.find_copied_positions(logits, torch.tensor([[5, 5]])).tolist() == [[-1, -1]]
 
 
 @pytest.mark.parametrize("left", [False, True])
@@ -183,8 +175,5 @@ def test_a_hard_switch_decides_alone_where_a_word_comes_from(gate, is_copied):
     log_prob, share = pointer.compute_target_log_probs(log_vocab, target)
     expected = torch.full((1, 2), math.log(1e-5)) if is_copied else log_vocab[:, :, 5]
     torch.testing.assert_close(log_prob, expected)
-    assert share.tolist() == [[float(is_copied)] * 2]
+    assert share.tolist() == [[float(is_copied)] * 2] and not pointer.to_mixture().hard
     assert pointer.find_copied_positions(logits, target).tolist() == [[0 if is_copied else -1] * 2]
-    mixed = pointer.to_mixture().compute_target_log_probs(log_vocab, target)[0]
-    weight = torch.sigmoid(torch.tensor(gate))
-    torch.testing.assert_close(mixed, (weight * log_vocab[:, :, 5].exp() + (1 - weight) * 1e-5).log())

@@ -108,18 +108,10 @@ def test_the_loss_is_the_weighted_sum_of_the_samples_likelihoods(pointer, left, 
     total, size, logs = ours(model, sample)
     torch.testing.assert_close(torch.stack([total.detach(), logs["nll_loss"]]), expected, rtol=1e-5, atol=1e-5)
     assert size == sample["ntokens"] and logs["nsentences"] == 4 and logs["raml_edits"] == 7
+    batch = make_augmented_batch(sample, edits, torch.full((4, 3), 1 / 3))
+    assert batch["id"].tolist() == [7, 9, 10, 7, 8, 8, 8, 10, 10], "references drawn as they are are one row"
+    assert torch.equal(sample["target"], make_sample(left=left)["target"]), "the batch itself has changed"
     assert raml(task, sentence_avg=True)(model, sample)[1] == 4
-
-
-def test_references_that_are_drawn_as_they_are_are_one_row():
-    sample = make_sample()
-    weights = torch.full((4, 3), 1 / 3)
-    batch = make_augmented_batch(sample, edits_of(EDITS, sample["target"]), weights)
-    assert batch["id"].tolist() == [7, 9, 10, 7, 8, 8, 8, 10, 10]
-    torch.testing.assert_close(batch["weights"], torch.tensor([2, 3, 1, 1, 1, 1, 1, 1, 1]) / 3)
-    assert batch["target"][4].tolist() == [5, 50, EOS, PAD]
-    assert batch["net_input"]["prev_output_tokens"][4].tolist() == [EOS, 5, 50, PAD]
-    assert torch.equal(sample["target"], make_sample()["target"]), "the batch itself has changed"
 
 
 def test_in_validation_it_is_the_likelihood_of_the_references():
