@@ -105,14 +105,13 @@ def test_padding_alone_passes_no_gradient_to_centre_and_scope(monkeypatch, has_k
 
 @pytest.mark.parametrize("gradient", [False, True])
 def test_blocks_of_long_documents_have_one_query_at_least(monkeypatch, gradient):
-    rows = []
-    plain = attention._add_focal_bias
+    rows, plain = [], attention._add_focal_bias
     monkeypatch.setattr(attention, "_add_focal_bias", lambda q, *rest: rows.append(len(q[0, 0])) or plain(q, *rest))
     inputs = inputs_of(6, 2.0, heads=2)
     whole = focus_attention(*inputs, form="bias")
     assert rows == [6]
     monkeypatch.setattr(attention, "LONGEST_BIAS", 5)
-    for elements, expected in ((1, [1] * 6), (12, [1] * 6), (24, [2] * 3), (59, [4, 2])):
+    for elements, expected in ((1, [1] * 6), (24, [2] * 3), (59, [4, 2])):
         rows.clear()
         monkeypatch.setattr(attention, "BIAS_ELEMENTS", elements)
         with torch.set_grad_enabled(gradient):

@@ -97,40 +97,30 @@ def test_steps_that_ask_what_the_last_one_answered():
     torch.testing.assert_close(gradients(got, given), gradients(want, given))
 
 
-class Interrupted(torch.autograd.Function):
-    """The identity, until its ``token`` requests to interrupt the backward pass."""
-
-    @staticmethod
-    def forward(ctx, x, token):
-        ctx.token = token
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        if ctx.token.breaks_off:
-            raise RuntimeError("interrupted")
-        return gradient, None
-
-
-class Token:
-    """An object with the lifetime of the graph that holds it."""
+class Interruption:
+    """A hook of a graph, with the same lifetime, that can interrupt the backward pass."""
 
     breaks_off = False
+
+    def __call__(self, gradient):
+        if self.breaks_off:
+            raise RuntimeError("interrupted")
 
 
 @pytest.mark.parametrize("interrupted", [False, True])
 def test_what_an_unfinished_backward_pass_has_recorded_is_discarded(interrupted):
     """The backward pass is interrupted, or needs only the queries' gradient and never reaches the shared tensors."""
-    given, token = {**inputs(False), "states": random(DOCUMENTS, LENGTH, 6).requires_grad_()}, Token()
-    steps, memory = SharedKeys(given["keys"]), SharedStates(given["states"])
-    scores = steps.compute_scores(Interrupted.apply(given["query"], token), given["weight"])
+    given, hook = {**inputs(False), "states": random(DOCUMENTS, LENGTH, 6).requires_grad_()}, Interruption()
+    steps, memory, query = SharedKeys(given["keys"]), SharedStates(given["states"]), given["query"] * 1
+    query.register_hook(hook)
+    scores = steps.compute_scores(query, given["weight"])
     total = memory.compute_weighted_sum(scores.softmax(-1)).sin().sum()
     expected = torch.autograd.grad(total, list(given.values()), retain_graph=True)
     if interrupted:
-        token.breaks_off = True
+        hook.breaks_off = True
         with pytest.raises(RuntimeError, match="interrupted"):
             torch.autograd.grad(total, list(given.values()), retain_graph=True)
-        token.breaks_off = False
+        hook.breaks_off = False
     else:
         torch.autograd.grad(total, given["query"], retain_graph=True)
     torch.testing.assert_close(torch.autograd.grad(total, list(given.values())), expected)
@@ -141,17 +131,17 @@ def test_nothing_is_left_in_memory(interrupted):
     """No reference cycle: without a backward pass, and when one is interrupted, all memory is freed at once."""
     gc.disable()
     try:
-        states, token = random(DOCUMENTS, LENGTH, WIDTH).requires_grad_(), Token()
-        memory, steps = SharedStates(states * 2), SharedKeys(states * 3)
-        read = Interrupted.apply(random(DOCUMENTS, 1, WIDTH).requires_grad_(), token)
+        states, hook = random(DOCUMENTS, LENGTH, WIDTH).requires_grad_(), Interruption()
+        memory, steps, read = SharedStates(states * 2), SharedKeys(states * 3), states[:, :1] * 1
+        read.register_hook(hook)
         for _ in range(3):
             read = memory.compute_weighted_sum(steps.compute_scores(read, random(WIDTH)).softmax(-1))
         if interrupted:
-            token.breaks_off = True
+            hook.breaks_off = True
             with pytest.raises(RuntimeError, match="interrupted"):
                 read.sum().backward()
-        alive = weakref.ref(token)
-        del memory, steps, read, token
+        alive = weakref.ref(hook)
+        del memory, steps, read, hook
         assert alive() is None
     finally:
         gc.enable()

@@ -120,11 +120,8 @@ def test_the_weights_that_an_attention_returns_are_not_dropped(saliency):
     "arch, option, retained, modules, drops",
     [
         ("etads", "dropout", False, None, False),
-        ("etads", "dropout", True, None, True),
         ("etads", "attention_dropout", True, None, True),
         ("gru_seq2seq", "dropout", True, None, True),
-        ("gru_seq2seq", "dropout", True, ["RecurrentEncoder"], True),
-        ("gru_seq2seq", "dropout", True, ["RecurrentDecoder"], True),
         ("gru_seq2seq", "dropout", True, ["BidirectionalGRU"], True),
         ("gru_seq2seq", "dropout", True, ["Other"], False),
     ],

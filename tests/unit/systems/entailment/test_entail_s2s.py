@@ -50,13 +50,7 @@ def test_dropout_is_of_state_and_readout_and_both_go_on_dropped():
     assert saved["cell"].ne(0).all() and saved["fed"].eq(0).any()
 
 
-def test_it_begins_with_uniform_weights_and_has_the_papers_sizes():
-    with torch.device("meta"):
-        model = ARCH_MODEL_REGISTRY["entail_s2s"].build_model(model_config("entail_s2s"), make_task())
-    lstm = 2 * (4 * 512 * (300 + 512) + 4 * 512) + 4 * 512 * (300 + 512 + 512) + 4 * 512  # each gate has one bias
-    gate, bridge, keys, readout = 2 * 1024**2 + 1024, 2 * (1024 * 512 + 512), 1024 * 512, (512 + 1024) * 512
-    words = 44 * (300 + 300 + 512)  # tables of documents and summaries, output layer without bias
-    assert sum(p.numel() for p in model.parameters()) == words + lstm + gate + bridge + keys + readout
+def test_it_begins_with_uniform_weights():
     config = model_config("entail_s2s", **RECURRENT, readout_dim=9)
     small = ARCH_MODEL_REGISTRY["entail_s2s"].build_model(config, make_task())
     for name, parameter in small.named_parameters():

@@ -1,12 +1,10 @@
 """summarization_rl: the gradient against an exact one, what is drawn, what is logged, and that it learns."""
 
 import itertools
-from typing import ClassVar
 
 import pytest
 import torch
-from helpers import EOS, PAD, make_model, make_task
-from recurrent import recurrent, recurrent_task
+from helpers import EOS, PAD, RECURRENT, make_model, make_task
 from test_criterions import criterion, make_sample
 
 from fairseq_etads.systems.rewards.self_critical import SampledSummaries, SummarizationRL
@@ -72,37 +70,32 @@ def test_without_weight_and_in_validation_it_is_the_likelihood_normalised_by_len
 class Recorder:
     """A reward that records its inputs, and increases with every call."""
 
-    calls: ClassVar[list] = []
+    def __init__(self):
+        self.calls = []
 
-    def __call__(self, hypotheses, references, documents):
-        self.calls.append((hypotheses, references, documents))
-        return [float(len(self.calls))] * len(hypotheses)
+    def __call__(self, *given):
+        self.calls.append(given)
+        return [float(len(self.calls))] * len(given[0])
 
 
 def test_rewards_see_copied_words_and_sentences():
     """Words that the model does not know, but the document has, have their spelling; ``<q>`` ends a sentence."""
     _, ours = build(task=make_task(tail=30, mark=True), rewards=f"{__name__}:Recorder", rl_max_len=4)
     mark = ours.dictionary.index("<q>")
-    Recorder.calls = []
     sample = make_sample([[50, 5, 61]], [[61, mark, 7]])
     sampled, greedy = torch.tensor([5, mark, 50, EOS]), torch.tensor([EOS])
     advantages, figures = ours.compute_advantages(sample, [sampled], [greedy], 0)
-    (hypotheses, references, documents), (of_greedy, _, _) = Recorder.calls
+    (hypotheses, references, documents), (of_greedy, _, _) = ours.rewards._rewards[0].calls
     assert hypotheses == [[["w1"], ["rare6"]]] and references == [[["rare17"], ["w3"]]] and of_greedy == [[]]
     assert documents == [[["rare6", "w1", "rare17"]]]
     assert advantages.tolist() == [-1.0]  # the first call had the reward 1, the second 2
     assert figures[f"reward_{__name__}:Recorder"] == 1
 
 
-@pytest.mark.parametrize("kind", ["transformer", "recurrent"])
-def test_drawing_is_without_dropout_and_leaves_the_model_in_training(kind):
+@pytest.mark.parametrize("arch", ["etads", "pg_coverage"])
+def test_drawing_is_without_dropout_and_leaves_the_model_in_training(arch):
     """Greedy searches agree although dropout is on, and so do two passes over the samples."""
-    if kind == "transformer":
-        model, ours = build(sizes={"dropout": 0.5, "attention_dropout": 0.3})
-    else:
-        task = recurrent_task()
-        model = recurrent("pg_coverage", task, dropout=0.5)
-        ours = SummarizationRL(task, **RL)
+    model, ours = build(model=arch, sizes={**RECURRENT, "dropout": 0.5, "attention_dropout": 0.3})
     model.train()
     model.encoder.eval()  # a frozen encoder stays in evaluation mode
     sample = make_sample()
