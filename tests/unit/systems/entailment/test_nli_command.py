@@ -60,8 +60,6 @@ def test_it_learns_which_words_are_contained(trained, tmp_path, capsys):
     scores = [float(line) for line in (tmp_path / "scores.txt").read_text().splitlines()]
     labels = [pair.label == "entailment" for pair in read_pairs(tmp_path / "test.tsv")]
     assert sum((score > 0.5) == label for score, label in zip(scores, labels)) / 300 > 0.95
-    found = EntailmentScorer.load(trained).score([WORDS[:4]] * 2, [WORDS[:2], [WORDS[0], WORDS[7]]])
-    assert found[0] > found[1], "a scorer in Python is the same model"
 
 
 def test_a_training_that_is_killed_goes_on_to_the_same_weights(pairs, tmp_path, monkeypatch, capsys):
