@@ -9,11 +9,6 @@ GRAPHS = {"etads": 8, "etads_basic": 8}
 """Largest number of graphs of a whole model, to be lowered. fairseq's encoder and decoder look for padding."""
 
 
-def model_and_input(arch):
-    model = make_model(arch, steps_task()).train()
-    return model, make_sample(model)["net_input"]
-
-
 def inputs_of(layer, model, net_input):
     """Arguments with which a model calls a layer."""
     found = []
@@ -24,7 +19,8 @@ def inputs_of(layer, model, net_input):
 
 @pytest.mark.parametrize("arch", GRAPHS)
 def test_layers_are_one_graph_and_models_few(arch):
-    model, net_input = model_and_input(arch)
+    model = make_model(arch, steps_task()).train()
+    net_input = make_sample(model)["net_input"]
     for layer in (model.encoder.layers[0], model.decoder.layers[0]):
         args, named = inputs_of(layer, model, net_input)
         torch._dynamo.reset()

@@ -15,12 +15,12 @@ HALVES = [torch.float16, torch.bfloat16]
 WIDTH, HEADS = 64, 4
 
 
-def center_and_scope(module, x, mask=None, autocast=None):
+def center_and_scope(module, x, autocast=None):
     """mu and sigma (B, H, S) computed by a layer from its input (S, B, d_m), captured on the way."""
     caught = []
     hook = module.focal.register_forward_hook(lambda *args: caught.append(args[2]))
     with torch.no_grad(), torch.autocast("cpu", dtype=autocast, enabled=autocast is not None):
-        module(x, key_padding_mask=mask)
+        module(x)
     hook.remove()
     return torch.stack(caught[0]).double()
 
@@ -36,13 +36,12 @@ def focus_layer(dtype, focal=None):
     return module
 
 
-@pytest.mark.parametrize("length", [400, 4000])
 @pytest.mark.parametrize("how", ["model", "autocast"])
 @pytest.mark.parametrize("focal", [None, {"center": "relative", "initial_scope": "half,300"}])
 @pytest.mark.parametrize("dtype", HALVES)
-def test_mu_and_sigma_are_as_exact_as_float32_allows(dtype, focal, how, length):
-    layer = focus_layer(dtype, focal)
-    x = torch.randn(length, 1, WIDTH, generator=torch.Generator().manual_seed(1)).to(dtype)
+def test_mu_and_sigma_are_as_exact_as_float32_allows(dtype, focal, how):
+    layer, length = focus_layer(dtype, focal), 4000
+    x = torch.randn(length, 1, WIDTH).to(dtype)
     exact = center_and_scope(focus_layer(dtype, focal).double(), x.double())
     if how == "model":
         found = center_and_scope(layer.to(dtype), x)
@@ -56,14 +55,13 @@ def test_mu_and_sigma_are_as_exact_as_float32_allows(dtype, focal, how, length):
 def test_copies_for_inference_keep_mu_and_sigma(infer_dtype):
     model = make_model("etads")
     attention = InferenceModel(model, infer_dtype).get_current_copy().encoder.layers[0].self_attn
-    x = torch.randn(400, 1, 32, generator=torch.Generator().manual_seed(0))
+    x = torch.randn(400, 1, 32)
     exact = center_and_scope(make_model("etads").double().encoder.layers[0].self_attn, x.double())
     torch.testing.assert_close(center_and_scope(attention, x), exact, rtol=0, atol=2e-3)
 
 
 @pytest.mark.parametrize("dtype", [*HALVES, torch.float32])
 def test_a_layer_in_float32_passes_gradients_in_its_own_format(dtype):
-    torch.manual_seed(0)
     layer, x = nn.Linear(8, 3).to(dtype), torch.randn(5, 8).to(dtype).requires_grad_()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         out = apply_in_float32(layer, x)

@@ -13,17 +13,15 @@ from fairseq_etads.layers.additive import SharedKeys, SharedStates
 DOCUMENTS, STEPS, LENGTH, WIDTH = 2, 3, 4, 5
 
 
-def random(*shape, seed=0, dtype=torch.float64):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+def random(*shape):
+    return torch.randn(*shape, dtype=torch.float64)
 
 
 def inputs(covered, dtype=torch.float64):
     shapes = {"query": (DOCUMENTS, STEPS, WIDTH), "keys": (DOCUMENTS, LENGTH, WIDTH), "weight": (WIDTH,)}
     if covered:
         shapes |= {"coverage": (DOCUMENTS, STEPS, LENGTH), "coverage_weight": (WIDTH,)}
-    return {
-        name: random(*shape, seed=n, dtype=dtype).requires_grad_() for n, (name, shape) in enumerate(shapes.items())
-    }
+    return {name: random(*shape).to(dtype).requires_grad_() for name, shape in shapes.items()}
 
 
 def plain_scores(query, keys, weight, coverage=None, coverage_weight=None):
@@ -37,18 +35,19 @@ def ours(query, keys, **others):
     return SharedKeys(keys).compute_scores(query, **others)
 
 
-def one_by_one(query, keys, coverage=None, **others):
+def one_by_one(query, keys, weight, coverage=None, coverage_weight=None):
     """Attend step by step with the same keys, like a decoder."""
-    steps = SharedKeys(keys)
-    parts = [[] if coverage is None else [coverage[:, t : t + 1], others["coverage_weight"]] for t in range(STEPS)]
-    return torch.cat(
-        [steps.compute_scores(query[:, t : t + 1], others["weight"], *parts[t]) for t in range(STEPS)], dim=1
-    )
+    steps, found = SharedKeys(keys), []
+    for t in range(STEPS):
+        seen = [] if coverage is None else [coverage[:, t : t + 1], coverage_weight]
+        found.append(steps.compute_scores(query[:, t : t + 1], weight, *seen))
+    return torch.cat(found, dim=1)
 
 
 def gradients(scores, given):
     """Gradients of a function in which each score has a different weight."""
-    return torch.autograd.grad((scores * random(*scores.shape, seed=9)).sin().sum(), list(given.values()))
+    weights = torch.linspace(-2, 2, scores.numel(), dtype=torch.float64).view(scores.shape)
+    return torch.autograd.grad((scores * weights).sin().sum(), list(given.values()))
 
 
 @pytest.mark.parametrize("covered", [False, True])
@@ -82,8 +81,9 @@ def test_scores_are_computed_in_at_least_float32(dtype):
 
 def test_steps_that_ask_what_the_last_one_answered():
     """The gradient of a step's query passes through all earlier results."""
-    states, keys, weight = random(1, LENGTH, WIDTH), random(1, LENGTH, WIDTH, seed=1), random(WIDTH, seed=2)
-    given = {"states": states.requires_grad_(), "keys": keys.requires_grad_(), "weight": weight.requires_grad_()}
+    shapes = {"states": (1, LENGTH, WIDTH), "keys": (1, LENGTH, WIDTH), "weight": (WIDTH,)}
+    given = {name: random(*shape).requires_grad_() for name, shape in shapes.items()}
+    states, keys, weight = given.values()
 
     def run(scores, read):
         question = torch.ones(1, 1, WIDTH, dtype=torch.float64)
@@ -97,40 +97,30 @@ def test_steps_that_ask_what_the_last_one_answered():
     torch.testing.assert_close(gradients(got, given), gradients(want, given))
 
 
-class Interrupted(torch.autograd.Function):
-    """The identity, until its ``token`` requests to interrupt the backward pass."""
-
-    @staticmethod
-    def forward(ctx, x, token):
-        ctx.token = token
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        if ctx.token.breaks_off:
-            raise RuntimeError("interrupted")
-        return gradient, None
-
-
-class Token:
-    """An object with the lifetime of the graph that holds it."""
+class Interruption:
+    """A hook of a graph, with the same lifetime, that can interrupt the backward pass."""
 
     breaks_off = False
+
+    def __call__(self, gradient):
+        if self.breaks_off:
+            raise RuntimeError("interrupted")
 
 
 @pytest.mark.parametrize("interrupted", [False, True])
 def test_what_an_unfinished_backward_pass_has_recorded_is_discarded(interrupted):
     """The backward pass is interrupted, or needs only the queries' gradient and never reaches the shared tensors."""
-    given, token = {**inputs(False), "states": random(DOCUMENTS, LENGTH, 6, seed=5).requires_grad_()}, Token()
-    steps, memory = SharedKeys(given["keys"]), SharedStates(given["states"])
-    scores = steps.compute_scores(Interrupted.apply(given["query"], token), given["weight"])
+    given, hook = {**inputs(False), "states": random(DOCUMENTS, LENGTH, 6).requires_grad_()}, Interruption()
+    steps, memory, query = SharedKeys(given["keys"]), SharedStates(given["states"]), given["query"] * 1
+    query.register_hook(hook)
+    scores = steps.compute_scores(query, given["weight"])
     total = memory.compute_weighted_sum(scores.softmax(-1)).sin().sum()
     expected = torch.autograd.grad(total, list(given.values()), retain_graph=True)
     if interrupted:
-        token.breaks_off = True
+        hook.breaks_off = True
         with pytest.raises(RuntimeError, match="interrupted"):
             torch.autograd.grad(total, list(given.values()), retain_graph=True)
-        token.breaks_off = False
+        hook.breaks_off = False
     else:
         torch.autograd.grad(total, given["query"], retain_graph=True)
     torch.testing.assert_close(torch.autograd.grad(total, list(given.values())), expected)
@@ -141,17 +131,17 @@ def test_nothing_is_left_in_memory(interrupted):
     """No reference cycle: without a backward pass, and when one is interrupted, all memory is freed at once."""
     gc.disable()
     try:
-        states, token = random(DOCUMENTS, LENGTH, WIDTH).requires_grad_(), Token()
-        memory, steps = SharedStates(states * 2), SharedKeys(states * 3)
-        read = Interrupted.apply(random(DOCUMENTS, 1, WIDTH).requires_grad_(), token)
+        states, hook = random(DOCUMENTS, LENGTH, WIDTH).requires_grad_(), Interruption()
+        memory, steps, read = SharedStates(states * 2), SharedKeys(states * 3), states[:, :1] * 1
+        read.register_hook(hook)
         for _ in range(3):
             read = memory.compute_weighted_sum(steps.compute_scores(read, random(WIDTH)).softmax(-1))
         if interrupted:
-            token.breaks_off = True
+            hook.breaks_off = True
             with pytest.raises(RuntimeError, match="interrupted"):
                 read.sum().backward()
-        alive = weakref.ref(token)
-        del memory, steps, read, token
+        alive = weakref.ref(hook)
+        del memory, steps, read, hook
         assert alive() is None
     finally:
         gc.enable()

@@ -8,8 +8,7 @@ from recurrent import DOCUMENTS, MARK, V, log_probs, recurrent, recurrent_task, 
 
 from fairseq_etads.vocabulary.dictionary import limit_known_words
 
-HIERARCHICAL = {"hierarchical_attention": True, "encoder_by_sentence": True}
-SELECTOR = {**HIERARCHICAL, "sentence_gate": True, "sentence_selector": True}
+SELECTOR = dict.fromkeys(("hierarchical_attention", "encoder_by_sentence", "sentence_gate", "sentence_selector"), True)
 
 
 def gru(cell, suffix=""):
@@ -24,11 +23,8 @@ def weights_of(model):
     found = {
         **{"E": encoder.embed_tokens.weight, "words_forward": gru(words, "_l0")},
         **{"words_backward": gru(words, "_l0_reverse"), "sentences_forward": gru(sentences, "_l0")},
-        **{
-            "sentences_backward": gru(sentences, "_l0_reverse"),
-            "plan": gru(selector.cell),
-            "decoder": gru(decoder.cell),
-        },
+        **{"sentences_backward": gru(sentences, "_l0_reverse"), "plan": gru(selector.cell)},
+        **{"decoder": gru(decoder.cell)},
         **{"W_g": torch.cat([gate.state_proj.weight, gate.document_proj.weight], 1), "b_g": gate.document_proj.bias},
         **{"W": selector.first_plan.weight, "W_h": encoder.sentences.keys.weight, "v_s": selector.attention.weight},
         **{"W_q": selector.attention.from_hidden.weight, "b": selector.attention.from_hidden.bias},
@@ -56,13 +52,11 @@ def test_it_is_the_equations(coverage, document):
             weights_of(model), [*document, EOS], extended, previous, MARK, unk=3
         )
         found, extra = log_probs(model, make_batch([document]), torch.tensor([previous]))
+    selection, p = extra["output"].selection, torch.tensor(selections, dtype=torch.float64)
     torch.testing.assert_close(found[0].exp(), torch.tensor(want, dtype=torch.float64))
     torch.testing.assert_close(extra["attn"][0][0], torch.tensor(attention, dtype=torch.float64))
-    torch.testing.assert_close(
-        extra["output"].selection.log_probs[0].exp(), torch.tensor(selections, dtype=torch.float64)
-    )
-    assert extra["output"].selection.starts[0].nonzero().flatten().tolist() == [0, 3, 6]
-    p = torch.tensor(selections)
+    torch.testing.assert_close(selection.log_probs[0].exp(), p)
+    assert selection.starts[0].nonzero().flatten().tolist() == [0, 3, 6]
     assert (p[0] - 1 / p.shape[1]).abs().max() > 0.005 and (p[0] - p[3]).abs().max() > 1e-3, "a selection that hides"
 
 

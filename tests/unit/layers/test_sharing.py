@@ -25,28 +25,15 @@ def forward(model, documents):
 
 def assert_shared(model):
     for encoder_layer, decoder_layer in zip(list(model.encoder.layers), list(model.decoder.layers)):
-        for part in PROJECTIONS:
-            pair = getattr(encoder_layer.self_attn, part), getattr(decoder_layer.self_attn, part)
-            assert pair[0].weight is pair[1].weight and pair[0].bias is pair[1].bias, part
-        for part in SUBLAYERS:
-            pair = getattr(encoder_layer, part), getattr(decoder_layer, part)
-            assert pair[0].weight is pair[1].weight and pair[0].bias is pair[1].bias, part
+        for part in (*(f"self_attn.{name}" for name in PROJECTIONS), *SUBLAYERS):
+            one, other = encoder_layer.get_submodule(part), decoder_layer.get_submodule(part)
+            assert one.weight is other.weight and one.bias is other.bias, part
     assert len(map_shared_names(model)) == PER_LAYER * len(model.decoder.layers)
 
 
-@pytest.mark.parametrize("options", [{}, {"encoder_layerdrop": 0.5, "decoder_layerdrop": 0.5}], ids=str)
-@pytest.mark.parametrize("arch", ["etads", "etads_basic", "gated_es_transformer"])
-def test_every_layer_shares_the_same_tensors(arch, options):
-    model = make_model(arch, **SHARE, **options)
-    with torch.no_grad():
-        model.eval()
-    assert_shared(model)
-
-
-@pytest.mark.parametrize("arch", ["etads", "etads_basic"])
-def test_it_is_the_unshared_model_with_equal_weights(arch, documents):
+def test_it_is_the_unshared_model_with_equal_weights(documents):
     """Outputs are equal, and the gradient of a shared tensor is the sum of its two."""
-    shared, plain = make_model(arch, **SHARE), make_model(arch)
+    shared, plain = make_model("etads", **SHARE), make_model("etads")
     weights = shared.state_dict()
     plain.load_state_dict({**weights, **{name: weights[old] for name, old in map_shared_names(shared).items()}})
     outputs = [forward(model, documents) for model in (shared, plain)]
@@ -60,8 +47,10 @@ def test_it_is_the_unshared_model_with_equal_weights(arch, documents):
         torch.testing.assert_close(parameter.grad, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_copies_stay_shared_and_inference_leaves_the_model_alone(documents):
-    model = make_model("gated_es_transformer")
+@pytest.mark.parametrize("options", [{}, {"encoder_layerdrop": 0.5, "decoder_layerdrop": 0.5}], ids=str)
+@pytest.mark.parametrize("arch", ["etads_basic", "gated_es_transformer"])
+def test_every_layer_shares_the_same_tensors_also_of_copies_and_after_inference(arch, options):
+    model = make_model(arch, **SHARE, **options)
     assert_shared(copy.deepcopy(model))
     for infer_dtype in INFER_DTYPES:
         InferenceModel(model, infer_dtype).get_current_copy()
@@ -72,15 +61,14 @@ def save(model, path, cfg=None, changes=None):
     history = [{"criterion_name": "x", "optimizer_name": "x", "lr_scheduler_state": {}, "num_updates": 1}]
     extra = {"train_iterator": {"epoch": 1}, "val_loss": None, "ema": {"a": 1}}
     rest = {"optimizer_history": history, "extra_state": extra, "last_optimizer_state": {"big": 1}}
-    cfg = {"model": {"_name": "gated_es_transformer", "dropout": 0.1, **(cfg or {})}}
-    torch.save({"model": model.state_dict(), "cfg": OmegaConf.create(cfg), **rest, **(changes or {})}, path)
+    cfg = OmegaConf.create({"model": {"_name": "gated_es_transformer", "dropout": 0.1, **(cfg or {})}})
+    torch.save({"model": model.state_dict(), "cfg": cfg, **rest, **(changes or {})}, path)
     return str(path)
 
 
-def test_the_mean_of_checkpoints_stays_shared(tmp_path, capsys):
+def test_the_mean_of_checkpoints_stays_shared(tmp_path):
     models = [make_model("gated_es_transformer") for _ in range(3)]
-    for seed, model in enumerate(models):
-        torch.manual_seed(seed)
+    for model in models:
         for parameter in model.parameters():
             torch.nn.init.normal_(parameter)
     paths = [save(model, tmp_path / f"{number}.pt") for number, model in enumerate(models)]
@@ -94,7 +82,7 @@ def test_the_mean_of_checkpoints_stays_shared(tmp_path, capsys):
     for name, parameter in model.named_parameters():
         expected = sum(original[name].double() for original in originals) / 3
         torch.testing.assert_close(parameter.double(), expected, rtol=0, atol=1e-6)
-    assert main([str(tmp_path / "mean.pt"), *paths]) == 2 and "exists" in capsys.readouterr().err
+    assert main([str(tmp_path / "mean.pt"), *paths]) == 2, "it exists"
 
 
 @pytest.mark.parametrize(
@@ -104,8 +92,7 @@ def test_the_mean_of_checkpoints_stays_shared(tmp_path, capsys):
         ("etads", {"pointer": "switch"}, {}, "differ in pointer"),
         ("etads", {}, {"task_state": {"source_dictionary": "ab"}}, "differ in source_dictionary"),
         ("etads", {}, {"model": {"a": 1}}, "not a checkpoint of fairseq-train"),
-        ("etads", {}, {"model": {"a": torch.tensor([float("nan")])}}, "a has weights that are not finite"),
-        ("etads", {}, {"model": None}, "not a checkpoint of fairseq-train"),
+        ("etads", {}, {"model": {"a": torch.tensor([float("nan")])}}, "not finite"),
     ],
 )
 def test_what_cannot_be_averaged_is_refused_in_words(arch, cfg, changes, message, tmp_path, capsys):
@@ -116,18 +103,14 @@ def test_what_cannot_be_averaged_is_refused_in_words(arch, cfg, changes, message
     assert "b.pt" in capsys.readouterr().err and sorted(tmp_path.glob("mean*")) == []
 
 
-def test_a_checkpoint_counts_once(tmp_path, capsys):
+def test_a_checkpoint_counts_once_and_other_files_are_refused_in_words(tmp_path, capsys):
     (tmp_path / "link.pt").symlink_to(save(make_model("etads"), tmp_path / "a.pt"))
-    assert main([str(tmp_path / name) for name in ("mean.pt", "a.pt", "link.pt")]) == 2
-    assert "is given twice" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("content", [b"hello\n", b"", b"PK\x03\x04"])
-def test_files_that_are_no_checkpoints_are_refused_in_words(content, tmp_path, capsys):
-    path = tmp_path / "a.pt"
-    path.write_bytes(content)
-    assert main([str(tmp_path / "mean.pt"), str(path)]) == 2
-    assert "a.pt" in capsys.readouterr().err
+    for content in (None, b"hello\n", b"", b"PK\x03\x04"):
+        if content is not None:
+            (tmp_path / "a.pt").write_bytes(content)
+        names = ("mean.pt", "a.pt", "link.pt") if content is None else ("mean.pt", "a.pt")
+        assert main([str(tmp_path / name) for name in names]) == 2
+        assert "a.pt" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name, value", [("truncate_source", 100), ("truncate_target", 20), ("no_end_if_cut", True)])

@@ -39,10 +39,6 @@ def in_threads(function, items):
         return list(pool.map(function, items))
 
 
-def tokens(results):
-    return [[hypothesis["tokens"].tolist() for hypothesis in row] for row in results]
-
-
 STRATEGIES = {
     "beam": lambda: None,
     "diverse": lambda: search.DiverseBeamSearch(DICTIONARY, 2, 0.5),
@@ -51,11 +47,10 @@ STRATEGIES = {
 }
 
 
-@pytest.mark.parametrize("infer_dtype", [None, "int8"])
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_generator_is_shared(strategy, infer_dtype):
-    if infer_dtype and strategy != "beam":
-        pytest.skip("the format does not concern the strategy")
+@pytest.mark.parametrize("strategy, infer_dtype", [*((strategy, None) for strategy in STRATEGIES), ("beam", "int8")])
+def test_a_generator_and_its_copy_of_the_weights_are_shared(strategy, infer_dtype, monkeypatch):
+    made, make = [], inference._make_inference_copy
+    monkeypatch.setattr(inference, "_make_inference_copy", lambda *arguments: made.append(1) or make(*arguments))
     options = {"search_strategy": STRATEGIES[strategy](), "match_source_len": strategy == "length"}
     generator = SummaryGenerator([sharpened()], DICTIONARY, 4, max_len_b=12, infer_dtype=infer_dtype, **options)
 
@@ -63,19 +58,12 @@ def test_a_generator_is_shared(strategy, infer_dtype):
         constraints = None
         if strategy == "required":
             constraints = pack_constraints([[torch.tensor([document[-1] % 30 + 5])] for document in documents])
-        return tokens(generator.generate(None, make_sample(documents), constraints=constraints))
+        found = generator.generate(None, make_sample(documents), constraints=constraints)
+        return [[hypothesis["tokens"].tolist() for hypothesis in row] for row in found]
 
-    alone = [summarise(documents) for documents in BATCHES]
-    assert in_threads(summarise, BATCHES) == alone
-
-
-def test_threads_make_and_use_one_copy_of_the_weights(monkeypatch):
-    made = []
-    make = inference._make_inference_copy
-    monkeypatch.setattr(inference, "_make_inference_copy", lambda *arguments: made.append(1) or make(*arguments))
-    generator = SummaryGenerator([sharpened()], DICTIONARY, 2, max_len_b=3)
-    in_threads(lambda documents: generator.generate(None, make_sample(documents)), BATCHES[:THREADS])
+    together = in_threads(summarise, BATCHES)
     assert len(made) == 1
+    assert together == [summarise(documents) for documents in BATCHES]
 
 
 def test_a_model_goes_back_to_training_after_the_last_search(documents):

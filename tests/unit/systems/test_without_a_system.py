@@ -1,12 +1,6 @@
-"""Each system can be deleted: the core trains and searches, and missing names are reported with their system.
+"""Each system can be deleted: the core trains and searches, and missing names are reported with their system."""
 
-The names that systems register stand in one table.
-"""
-
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -44,16 +38,13 @@ from fairseq_etads.training.extra_updates import get_auxiliary_task
 told = []
 for what in BROUGHT[name]:
     option, _, value = what.partition(" ")
-    if option in ("--arch", "--criterion"):
-        other = {"--arch": "etads", "--criterion": "summarization_nll", option: value}
-        line = ["DATA", "--task", "summarization", *[word for pair in other.items() for word in pair]]
-        ask = lambda: options.parse_args_and_arch(options.get_training_parser(), line)
-    elif option == "--auxiliary-task":
-        ask = lambda: get_auxiliary_task(value)
-    else:
-        continue
     try:
-        ask()
+        if option in ("--arch", "--criterion"):
+            other = {"--arch": "etads", "--criterion": "summarization_nll", option: value}
+            line = ["DATA", "--task", "summarization", *[word for pair in other.items() for word in pair]]
+            options.parse_args_and_arch(options.get_training_parser(), line)
+        elif option == "--auxiliary-task":
+            get_auxiliary_task(value)
     except ValueError as error:
         assert str(error).startswith(explain_missing_system(what, name)), error
         told.append(what)
@@ -73,23 +64,26 @@ def jobs_of(name):
 
 @pytest.fixture(scope="module")
 def without(tmp_path_factory):
-    """For each system, what the core says in a copy without it, and what each of its modules says there."""
+    """For each system, what the core says in a copy without it, and what each of its modules says there; also of a
+    copy with a broken one.
+    """
     cases, jobs = [], []
-    for name in sorted(BROUGHT):
+    for name in (*sorted(BROUGHT), "broken"):
         root = tmp_path_factory.mktemp(name)
-        copy_package(root, name)
+        shutil.copytree(PACKAGE, root / "fairseq_etads", ignore=shutil.ignore_patterns("__pycache__", "bundled"))
+        if name == "broken":
+            (root / "fairseq_etads/systems/rewriting/model.py").write_text("import nothing_of_this_name\n")
+            jobs.append((root, "import fairseq_etads.plugin", []))
+            cases.append((name, ""))
+            continue
+        system = root / "fairseq_etads" / "systems" / name
+        shutil.rmtree(system) if system.is_dir() else system.with_suffix(".py").unlink()
         for module in jobs_of(name):
             (root / f"{module.replace('.', '/')}.py").unlink()
         jobs.append((root, CORE, [str(root), name]))
         jobs += [(root, COMMAND, [module]) for module in jobs_of(name)]
         cases += [(name, module) for module in ("", *jobs_of(name))]
     return dict(zip(cases, in_forks(jobs, ["torch", "fairseq.models", "fairseq.tasks", "fairseq.criterions"])))
-
-
-def copy_package(folder, name):
-    shutil.copytree(PACKAGE, folder / "fairseq_etads", ignore=shutil.ignore_patterns("__pycache__", "bundled"))
-    system = folder / "fairseq_etads" / "systems" / name
-    shutil.rmtree(system) if system.is_dir() else system.with_suffix(".py").unlink()
 
 
 @pytest.mark.parametrize("name", sorted(BROUGHT))
@@ -105,17 +99,9 @@ def test_the_core_does_without_it(without, name):
         assert f"etads: this belongs to the system in fairseq_etads/systems/{name}, which is" in said
 
 
-def python(folder, *arguments):
-    command = [sys.executable, "-W", "ignore", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-
-
-def test_a_broken_system_is_not_taken_for_a_missing_one(tmp_path):
-    shutil.copytree(PACKAGE, tmp_path / "fairseq_etads", ignore=shutil.ignore_patterns("__pycache__", "bundled"))
-    (tmp_path / "fairseq_etads" / "systems" / "rewriting" / "model.py").write_text("import nothing_of_this_name\n")
-    result = python(tmp_path, "-c", "import fairseq_etads.plugin")
-    assert result.returncode == 1 and "No module named 'nothing_of_this_name'" in result.stderr
+def test_a_broken_system_is_not_taken_for_a_missing_one(without):
+    status, said = without["broken", ""]
+    assert status == 1 and "No module named 'nothing_of_this_name'" in said
 
 
 def registered(registry):
@@ -124,12 +110,9 @@ def registered(registry):
 
 
 def test_the_table_of_systems_has_every_name_that_they_register():
-    terms = {name for name, each in _OPTION_TERMS.items() if each[1].__module__.startswith("fairseq_etads.systems.")}
-    for option, registry in (
-        ("--arch", ARCH_MODEL_REGISTRY),
-        ("--criterion", CRITERION_REGISTRY),
-        ("--auxiliary-task", _REGISTERED),
-    ):
-        assert registered(registry) == set(list_option_values(option)) != set()
+    registries = {"arch": ARCH_MODEL_REGISTRY, "criterion": CRITERION_REGISTRY, "auxiliary-task": _REGISTERED}
+    for option, registry in registries.items():
+        assert registered(registry) == set(list_option_values(f"--{option}")) != set()
     options = {what[2:].replace("-", "_") for brought in BROUGHT.values() for what in brought if " " not in what}
+    terms = registered({name: term for name, (parse, term) in _OPTION_TERMS.items()})
     assert terms == {name for name in options if "." not in name} != set()

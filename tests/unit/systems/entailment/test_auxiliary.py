@@ -6,6 +6,7 @@ import pytest
 import torch
 from fairseq.logging import metrics
 from fairseq.optim.adam import FairseqAdam
+from fairseq.optim.fp16_optimizer import FP16Optimizer
 from helpers import EOS, RECURRENT, make_model, make_task, model_config
 from seeds import shifted
 from test_criterions import criterion, make_sample
@@ -31,11 +32,11 @@ def folder(tmp_path):
     return tmp_path
 
 
-def build(folder, arch="entail_s2s", task=None, cfg=None, **options):
+def build(folder, task=None, **options):
     """A task with pairs, its model in training mode, and fairseq's Adam for it."""
     task = task or make_task(auxiliary_data=str(folder), **{**AUXILIARY, **options})
     torch.manual_seed(1)
-    model = task.build_model(model_config(arch, **{**RECURRENT, "readout_dim": 9, **(cfg or {})})).train()
+    model = task.build_model(model_config("entail_s2s", **RECURRENT, readout_dim=9, dropout=0.0)).train()
     optimizer = FairseqAdam(Namespace(**{**vars(OPTIONS), "lr": [4e-3]}), list(model.parameters()))
     return task, model, optimizer
 
@@ -48,7 +49,7 @@ def test_turns_come_after_each_n_updates_and_go_on_counting():
 
 def test_a_pass_has_all_pairs_once_in_an_order_of_its_own():
     pairs = [([number + 10, EOS], [number + 30, number + 30, EOS], number % 3) for number in range(10)]
-    batches, again = (TextPairBatches(pairs, 4, seed, pad=1) for seed in (5, 5))
+    batches, again = TextPairBatches(pairs, 4, 5, pad=1), TextPairBatches(pairs, 4, 5, pad=1)
     passes = [[batches.make_batch(number) for number in range(first, first + 3)] for first in (0, 3)]
     orders = [[int(row[0]) for premises, _, _ in one for row in premises] for one in passes]
     assert sorted(orders[0]) == sorted(orders[1]) == list(range(10, 20)) and orders[0] != orders[1]
@@ -63,71 +64,61 @@ def test_a_pass_has_all_pairs_once_in_an_order_of_its_own():
 def test_the_classifier_is_the_equation():
     classifier = PairClassifier(3, 5, 4, dropout=0.5).eval()
     u, v = torch.randn(2, 3), torch.randn(2, 3)
-    for row in range(2):
-        x = [*u[row], *v[row], *(abs(a - b) for a, b in zip(u[row], v[row])), *(a * b for a, b in zip(u[row], v[row]))]
-        for number, layer in enumerate(classifier.layers):
-            sums = [sum(w * value for w, value in zip(weights, x)) for weights in layer.weight]
-            x = [s + b for s, b in zip(sums, layer.bias)]
-            x = [torch.tanh(value) for value in x] if number < 2 else x
-        torch.testing.assert_close(classifier(u, v)[row], torch.stack(x))
+    x = torch.cat([u, v, (u - v).abs(), u * v], dim=1)
+    for number, layer in enumerate(classifier.layers):
+        x = x @ layer.weight.T + layer.bias
+        x = x.tanh() if number < 2 else x
+    torch.testing.assert_close(classifier(u, v), x)
 
 
 def test_pairs_are_read_as_documents(folder):
     """Pairs have words of the dictionary, lower-cased and cut like documents. Pairs without a label are left out."""
     task, _, _ = build(folder, truncate_source=2)
-    assert len(task.extra_updates.auxiliary_task.pairs) == 5
-    found = {}
+    pairs, found = task.extra_updates.auxiliary_task.pairs, {}
+    assert len(pairs) == 5
     for number in range(2):
-        for premise, hypothesis, label in zip(*task.extra_updates.auxiliary_task.pairs.make_batch(number)):
+        for premise, hypothesis, label in zip(*pairs.make_batch(number)):
             found[tuple(premise[premise != 1].tolist())] = hypothesis[hypothesis != 1].tolist(), int(label)
     assert found[5, 6, EOS] == ([6, EOS], 0) and found[8, 9, EOS] == ([10, 3, EOS], 1)
     assert found[5, EOS] == ([5, 5, EOS], 2) and found[13, EOS] == ([13, EOS], 0)
 
 
-def test_raw_pairs_are_cut_like_the_corpus(tmp_path, caplog):
-    """If text were cut at spaces, "fell." and "snow," would be unknown words, and so would each number where the corpus
-    has ``#``.
-    """
+@pytest.mark.parametrize("cut, warned", [("spaces", True), ("ptb", False)])
+def test_raw_pairs_are_cut_like_the_corpus(cut, warned, tmp_path, caplog):
+    """Cut at spaces, "fell." and "snow," would be unknown words, and so would numbers where the corpus has #."""
     (tmp_path / "train.tsv").write_text("Snow, 19 inches, fell.\tIt fell.\tentailment\n", encoding="utf-8")
-
-    def read(**options):
-        task = make_task(auxiliary_data=str(tmp_path), **{**AUXILIARY, **options})
-        for word in ("snow", "inches", "fell", "##", ",", "."):
-            task.src_dict.add_symbol(word, n=9)
-        caplog.clear()
-        with caplog.at_level("WARNING"):
-            build(tmp_path, task=task)
-        (premise,), _, _ = task.extra_updates.auxiliary_task.pairs.make_batch(0)
-        return [task.src_dict[number] for number in premise.tolist()], caplog.text
-
-    words, warning = read(auxiliary_words="spaces")
-    assert words == ["<unk>", "<unk>", "<unk>", "<unk>", "</s>"]
-    assert "66.7% of the words end in punctuation" in warning and "--auxiliary-words ptb" in warning
-    words, warning = read(auxiliary_words="ptb", auxiliary_hide_digits=True)
-    assert words == ["snow", ",", "##", "inches", ",", "fell", ".", "</s>"] and "punctuation" not in warning
+    more = {"auxiliary_words": cut, "auxiliary_hide_digits": not warned}
+    task = make_task(auxiliary_data=str(tmp_path), **{**AUXILIARY, **more})
+    words = ["snow", ",", "##", "inches", ",", "fell", "."]
+    for word in words:
+        task.src_dict.add_symbol(word, n=9)
+    build(tmp_path, task=task)
+    (premise,), _, _ = task.extra_updates.auxiliary_task.pairs.make_batch(0)
+    expected = ["<unk>"] * 4 if warned else words
+    assert [task.src_dict[number] for number in premise.tolist()] == [*expected, "</s>"]
+    assert ("--auxiliary-words ptb" in caplog.text) == warned
 
 
 def test_they_train_the_encoder_and_leave_the_decoder_alone(folder):
     """The decoder's weights do not change although they have moments, because summarisation has trained them before."""
-    task, model, optimizer = build(folder, cfg={"dropout": 0.0})
-    nll, sample = criterion(task), make_sample([[5, 6, 7]], [[8, 9]])
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    optimizer.zero_grad()
-    task.train_step(sample, model, nll, optimizer, 0)
-    task.optimizer_step(optimizer, model, 0)
-    middle = {name: value.clone() for name, value in model.state_dict().items()}
-    moved = {name for name, value in middle.items() if not torch.equal(value, before[name])}
+    task, model, optimizer = build(folder)
+    weights = model.state_dict()
+
+    def moved_by(update):
+        """Names of the weights that an update has changed."""
+        before = {name: value.clone() for name, value in weights.items()}
+        task.optimizer_step(optimizer, model, update)
+        optimizer.zero_grad()
+        return {name for name, value in weights.items() if not torch.equal(value, before[name])}
+
+    task.train_step(make_sample([[5, 6, 7]], [[8, 9]]), model, criterion(task), optimizer, 0)
+    moved = moved_by(0)
     assert moved and not any(name.startswith("pair_classifier") for name in moved)
-    optimizer.zero_grad()
     with metrics.aggregate() as figures:
-        task.optimizer_step(optimizer, model, 2)  # the third update, without a gradient of its own
-    after = model.state_dict()
-    moved = {name for name in after if not torch.equal(after[name], middle[name])}
-    read = {name for name in after if name.startswith(("encoder.embed_tokens", "encoder.lstm", "pair_classifier"))}
-    assert moved == read
+        moved = moved_by(2)  # the third update, without a gradient of its own
+    assert moved == {n for n in weights if n.startswith(("encoder.embed_tokens", "encoder.lstm", "pair_classifier"))}
     values = figures.get_smoothed_values()
     assert values["auxiliary_loss"] > 0 and 0 <= values["auxiliary_accuracy"] <= 1
-    assert all(parameter.grad is None for parameter in model.parameters())
 
 
 def test_gradients_of_pairs_are_their_own_and_clipped(folder, monkeypatch):
@@ -142,42 +133,34 @@ def test_gradients_of_pairs_are_their_own_and_clipped(folder, monkeypatch):
     assert most == AUXILIARY["clip_norm"] and 0 < norm < 1e3
 
 
-def test_what_is_written_knows_nothing_of_it(folder):
-    """A model without the classifier loads the weights of a model with it, and searches."""
+def test_a_model_without_the_classifier_loads_the_weights_of_one_with_it(folder):
     _, model, _ = build(folder)
-    state = model.state_dict()
-    assert any(name.startswith("pair_classifier") for name in state)
     plain = make_model("entail_s2s", make_task(), **RECURRENT, readout_dim=9)
-    plain.load_state_dict(state)
+    plain.load_state_dict(model.state_dict())
     assert torch.equal(plain.encoder.embed_tokens.weight, model.encoder.embed_tokens.weight)
 
 
 @pytest.mark.parametrize(
     "options,message",
     [
-        ({"auxiliary_every": "100"}, "--auxiliary-every 100: choose N:M, two numbers above 0"),
+        ({"auxiliary_every": "100"}, "--auxiliary-every 100"),
         ({"auxiliary_every": "5:0"}, "--auxiliary-every 5:0"),
-        ({"auxiliary_every": "²:1"}, "--auxiliary-every ²:1: choose N:M"),
-        ({"auxiliary_batch_size": 0}, "--auxiliary-batch-size 0: choose 1 or more"),
-        ({"auxiliary_data": None}, "--auxiliary-task entailment needs pairs of texts: --auxiliary-data DIR"),
-        ({"auxiliary_data": "nowhere"}, "--auxiliary-data nowhere: no such folder, or no file"),
-        ({"arch": "etads"}, "--auxiliary-task entailment works only with recurrent models"),
-        ({"arch": "ras_lstm"}, "--auxiliary-task needs --encoder rnn without --source-factors"),
+        ({"auxiliary_every": "²:1"}, "--auxiliary-every ²:1"),
+        ({"auxiliary_batch_size": 0}, "--auxiliary-batch-size 0"),
+        ({"auxiliary_data": None}, "--auxiliary-data DIR"),
+        ({"auxiliary_data": "nowhere"}, "--auxiliary-data nowhere"),
+        ({"arch": "etads"}, "works only with recurrent models"),
+        ({"arch": "ras_lstm"}, "needs --encoder rnn"),
     ],
 )
 def test_what_does_not_go_together_is_refused_in_words(folder, options, message):
-    options = dict(options)
-    arch = options.pop("arch", "entail_s2s")
-    cfg = {"encoder_layers": 1} if arch == "etads" else RECURRENT
-    with pytest.raises((ValueError, InputError)) as error:
-        task = make_task(**{**AUXILIARY, "auxiliary_data": str(folder), **options})
-        task.build_model(model_config(arch, **cfg))
-    assert message in str(error.value)
+    options = {**AUXILIARY, "auxiliary_data": str(folder), **options}
+    config = model_config(options.pop("arch", "entail_s2s"), encoder_layers=1)
+    with pytest.raises((ValueError, InputError), match=message):
+        make_task(**options).build_model(config)
 
 
 def test_narrow_numbers_are_refused(folder):
-    from fairseq.optim.fp16_optimizer import FP16Optimizer
-
     task, model, _ = build(folder)
-    with pytest.raises(ValueError, match="--auxiliary-task entailment trains in float32: leave out --fp16"):
+    with pytest.raises(ValueError, match="leave out --fp16"):
         task.optimizer_step(FP16Optimizer.__new__(FP16Optimizer), model, 0)

@@ -11,12 +11,7 @@ import pytest
 from safetensors.torch import load_file
 from seeds import shifted
 
-from fairseq_etads.commands.nli import (
-    SHORTEST,
-    find_replaceable_kind,
-    main,
-    read_references,
-)
+from fairseq_etads.commands.nli import SHORTEST, find_replaceable_kind, main, read_references
 from fairseq_etads.data.nli_pairs import NliPair, format_tab_separated_pair, read_pairs
 from fairseq_etads.systems.entailment import model
 from fairseq_etads.systems.entailment.model import EntailmentScorer
@@ -28,15 +23,15 @@ WORDS = [f"word{number}" for number in range(10)]
 
 def write_containment(path, count, seed):
     """Write pairs that are entailed if the premise has all words of the hypothesis; otherwise one word is exchanged."""
-    generator = random.Random(shifted(seed))
-    with open(path, "w") as file:
-        for number in range(count):
-            premise = generator.sample(WORDS, 4)
-            hypothesis = generator.sample(premise, 2)
-            if number % 2:
-                hypothesis[generator.randrange(2)] = generator.choice([w for w in WORDS if w not in premise])
-            pair = NliPair(" ".join(premise), " ".join(hypothesis), "neutral" if number % 2 else "entailment")
-            file.write(format_tab_separated_pair(pair))
+    generator, lines = random.Random(shifted(seed)), []
+    for number in range(count):
+        premise = generator.sample(WORDS, 4)
+        hypothesis = generator.sample(premise, 2)
+        if number % 2:
+            hypothesis[generator.randrange(2)] = generator.choice([w for w in WORDS if w not in premise])
+        pair = NliPair(" ".join(premise), " ".join(hypothesis), "neutral" if number % 2 else "entailment")
+        lines.append(format_tab_separated_pair(pair))
+    path.write_text("".join(lines))
     return str(path)
 
 
@@ -65,8 +60,6 @@ def test_it_learns_which_words_are_contained(trained, tmp_path, capsys):
     scores = [float(line) for line in (tmp_path / "scores.txt").read_text().splitlines()]
     labels = [pair.label == "entailment" for pair in read_pairs(tmp_path / "test.tsv")]
     assert sum((score > 0.5) == label for score, label in zip(scores, labels)) / 300 > 0.95
-    found = EntailmentScorer.load(trained).score([WORDS[:4]] * 2, [WORDS[:2], [WORDS[0], WORDS[7]]])
-    assert found[0] > found[1], "a scorer in Python is the same model"
 
 
 def test_a_training_that_is_killed_goes_on_to_the_same_weights(pairs, tmp_path, monkeypatch, capsys):
@@ -94,12 +87,16 @@ def test_a_training_that_is_killed_goes_on_to_the_same_weights(pairs, tmp_path, 
     assert not list(tmp_path.rglob("*.partial"))
 
 
-def test_the_best_epoch_is_kept_and_a_finished_training_stays(trained, pairs, capsys, monkeypatch):
-    about = json.loads((trained / "config.json").read_text())["training"]
-    assert about["accuracy"] > 0.9 and about["options"]["train"] == [pairs[0]] and about["pairs"] == 2000
+def about(folder):
+    return json.loads((folder / "config.json").read_text())["training"]
+
+
+def test_a_finished_training_stays(trained, pairs, monkeypatch):
+    before = about(trained)
+    assert before["accuracy"] > 0.9 and before["options"]["train"] == [pairs[0]] and before["pairs"] == 2000
     monkeypatch.setattr(model.Trainer, "train_epoch", lambda *_: pytest.fail("it was trained again"))
     assert train(trained, pairs, "--epochs", "5") == 0
-    assert f"accuracy {about['accuracy']:.4f} of 300 pairs, epoch {about['epoch']} of" in capsys.readouterr().out
+    assert about(trained) == before
 
 
 def test_a_training_does_not_continue_on_other_pairs(pairs, tmp_path, capsys):
@@ -109,11 +106,11 @@ def test_a_training_does_not_continue_on_other_pairs(pairs, tmp_path, capsys):
     Path(files[0]).write_text("".join(reversed(Path(files[0]).read_text().splitlines(keepends=True))))
     capsys.readouterr()
     assert train(tmp_path / "model", files, *TINY, "--epochs", "1") == 2
-    assert "model: it was trained on other pairs; choose another folder" in capsys.readouterr().err
+    assert "it was trained on other pairs" in capsys.readouterr().err
     config = tmp_path / "model" / "config.json"
-    about = json.loads(config.read_text())
-    del about["training"]["files"]  # as earlier versions wrote it
-    config.write_text(json.dumps(about))
+    written = json.loads(config.read_text())
+    del written["training"]["files"]  # as earlier versions wrote it
+    config.write_text(json.dumps(written))
     assert train(tmp_path / "model", files, *TINY, "--epochs", "1") == 0
 
 
@@ -122,7 +119,7 @@ def test_it_stops_without_progress_and_never_keeps_a_worse_model(pairs, tmp_path
     monkeypatch.setattr(model, "_count_correct_predictions", lambda *_: next(rights))
     assert train(tmp_path / "model", pairs, *TINY, "--patience", "2") == 0
     assert "accuracy 0.8333 of 300 pairs, epoch 2 of 4" in capsys.readouterr().out
-    assert json.loads((tmp_path / "model" / "config.json").read_text())["training"]["epoch"] == 2
+    assert about(tmp_path / "model")["epoch"] == 2
 
 
 def test_vectors_stay_and_know_words_that_no_pair_has(pairs, tmp_path):
@@ -139,12 +136,10 @@ def test_vectors_stay_and_know_words_that_no_pair_has(pairs, tmp_path):
 @pytest.mark.parametrize(
     "options, words",
     [
-        (["--lr", "0.1"], "it was trained with a different --lr (0.001, now 0.1); choose another folder"),
+        (["--lr", "0.1"], "it was trained with a different --lr (0.001, now 0.1)"),
         (["--keep-case"], "it was trained with a different --keep-case"),
-        (["--dropout", "1"], "--dropout 1.0: choose a probability, at least 0 and below 1"),
-        (["--lr", "0"], "--lr 0.0: choose more than 0"),
-        (["--more-words", "x"], "--more-words x has no effect without --vectors"),
-        (["--width", "0"], "--width 0: choose 1 or more"),
+        (["--dropout", "1"], "--dropout 1.0"),
+        (["--more-words", "x"], "--more-words x has no effect"),
     ],
 )
 def test_wrong_options_are_refused_in_words(options, words, trained, pairs, capsys):
@@ -163,47 +158,36 @@ def test_pairs_of_summaries_are_what_their_labels_say(tmp_path, capsys):
     for split in ("train", "valid"):
         (tmp_path / f"{split}.target").write_text("\n".join(TEXT * 20) + "\n")
     assert main(["synthesise", str(tmp_path), str(tmp_path / "pairs")]) == 0
-    counts = Counter(pair.label for pair in read_pairs(tmp_path / "pairs" / "train.tsv"))
-    said = capsys.readouterr().out
-    assert f"train.tsv: {sum(counts.values()):,} pairs from 60 summaries" in said and "valid.tsv" in said
+    pairs = list(read_pairs(tmp_path / "pairs" / "train.tsv"))
+    counts = Counter(pair.label for pair in pairs)
+    assert f"train.tsv: {len(pairs):,} pairs from 60 summaries" in capsys.readouterr().out
     assert counts["entailment"] == 80, "one of each sentence but the one that is too short"
     assert counts["neutral"] > 20 and counts["contradiction"] > 20
     references = read_references(tmp_path / "train.target")
     sentences = "".join(f" {' '.join(words)} \n" for reference in references for words in reference)
     premises = {" ".join(words) for reference in references for words in (itertools.chain(*reference), *reference)}
-    for pair in read_pairs(tmp_path / "pairs" / "train.tsv"):
+    for pair in pairs:
         assert pair.premise in premises and len(pair.hypothesis.split()) >= SHORTEST
-        inside = f" {pair.hypothesis} " in sentences
         new = [w for w in pair.hypothesis.split() if w.lower() not in pair.premise.lower().split()]
-        if pair.label == "entailment":
-            assert not new and inside
-        elif pair.label == "neutral":
-            assert new and inside
+        if pair.label == "contradiction":
+            assert len(new) == 1 and find_replaceable_kind(new[0], False)
+            assert any(find_replaceable_kind(word, False) for word in pair.premise.split())
         else:
-            assert (
-                len(new) == 1
-                and find_replaceable_kind(new[0], False)
-                and any(find_replaceable_kind(w, False) for w in pair.premise.split())
-            )
-    first = (tmp_path / "pairs" / "train.tsv").read_text()
+            assert f" {pair.hypothesis} " in sentences and bool(new) == (pair.label == "neutral")
     assert main(["synthesise", str(tmp_path), str(tmp_path / "again")]) == 0
-    assert (tmp_path / "again" / "train.tsv").read_text() == first
-    assert main(["synthesise", str(tmp_path), str(tmp_path / "fewer"), "--documents", "7"]) == 0
-    assert "pairs from 7 summaries" in capsys.readouterr().out
+    assert [*read_pairs(tmp_path / "again" / "train.tsv")] == pairs
 
 
-@pytest.mark.parametrize(
-    "word, first, kind",
-    [("12", True, "number"), ("$3.5", False, "number"), ("Paris", False, "name"), ("Paris", True, None)]
-    + [("The", False, None), ("I", False, None), ("paris", False, None), ("1990s", False, None), (",", False, None)],
-)
-def test_numbers_and_names(word, first, kind):
-    assert find_replaceable_kind(word, first) == kind
+def test_numbers_and_names():
+    """A capital letter tells nothing at the beginning of a sentence."""
+    kinds = {"12": "number", "$3.5": "number", "Paris": "name", "The": None, "I": None, "1990s": None, ",": None}
+    assert {word: find_replaceable_kind(word, False) for word in kinds} == kinds
+    assert find_replaceable_kind("Paris", True) is None and find_replaceable_kind("12", True) == "number"
 
 
 def test_text_without_summaries_is_refused(tmp_path, capsys):
     assert main(["synthesise", str(tmp_path), str(tmp_path / "out")]) == 2
-    assert "it has no train.target, valid.target or test.target" in capsys.readouterr().err
+    assert "it has no train.target" in capsys.readouterr().err
     (tmp_path / "train.target").write_text("a b\n")
     assert main(["synthesise", str(tmp_path), str(tmp_path / "out")]) == 2
     assert "no sentence has 3 or more words" in capsys.readouterr().err

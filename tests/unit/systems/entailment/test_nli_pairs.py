@@ -31,10 +31,7 @@ def test_published_files_are_read_and_undecided_pairs_counted(tmp_path):
     for name in ("snli_1.0_dev.jsonl", "mnli.jsonl.gz"):
         counts = Counter()
         pairs = list(read_pairs(tmp_path / name, counts))
-        assert pairs == [
-            ("A man sleeps.", "Someone\u2028rests.", "entailment"),
-            ("A man sleeps.", "Someone\u2028rests.", "contradiction"),
-        ]
+        assert pairs == [("A man sleeps.", "Someone\u2028rests.", label) for label in ("entailment", "contradiction")]
         assert counts == {SKIPPED: 2}
 
 
@@ -47,12 +44,11 @@ def test_text_with_tabs_is_read_as_it_is_written(tmp_path):
 @pytest.mark.parametrize(
     "name, line, words",
     [
-        ("x.tsv", "a\tb", "2 tab-separated fields instead of three"),
-        ("x.tsv", "a\tb\tyes", 'the label is "yes", not one of entailment, neutral, contradiction'),
-        ("x.jsonl", "{", "not JSON"),
+        ("x.tsv", "a\tb", "2 tab-separated fields"),
+        ("x.tsv", "a\tb\tyes", 'the label is "yes"'),
         ("x.jsonl", "[" * 100000, "not JSON"),
         ("x.jsonl", "[1]", "not a JSON object"),
-        ("x.jsonl", published("neutral", sentence2=None).strip(), "not an object with the texts sentence1"),
+        ("x.jsonl", published("neutral", sentence2=None).strip(), "not an object with the texts"),
         ("x.jsonl", published("hidden").strip(), 'the label is "hidden"'),
     ],
 )
@@ -70,9 +66,8 @@ def test_raw_text_cut_at_spaces_is_warned_of():
     cut = [word for text in raw for word in text.lower().split()]
     warning = find_tokenisation_problem(cut, "--words")
     assert '15.0% of the words end in punctuation ("airplane.", "diner,")' in warning and "--words ptb" in warning
-    tokens = [
-        word for text in raw for word in TextTokenizer(TextTokenizerConfig(text_words="ptb")).encode(text).split()
-    ]
+    tokenizer = TextTokenizer(TextTokenizerConfig(text_words="ptb"))
+    tokens = [word for text in raw for word in tokenizer.encode(text).split()]
     assert find_tokenisation_problem(tokens, "--words") == "" == find_tokenisation_problem([], "--words")
     assert find_tokenisation_problem(["mr.", *["word"] * 50], "--words") == "", "abbreviations may"
 

@@ -26,10 +26,10 @@ def work(tmp_path_factory):
     folder = tmp_path_factory.mktemp("rewrite") / "run"
     make_run(folder, "pg_coverage", mark=True, tail=9)
     write_subset(folder / "prepared" / "bin", "test", DOCUMENTS, [[5]] * len(DOCUMENTS))
-    for name, options in (("rl", {"learn_to_stop": True}), ("ml", {})):
+    for name, stops in (("rl", True), ("ml", False)):
         task = make_task(60, 20, mark=True, tail=9)
         torch.manual_seed(5)
-        cfg = model_config("pointer_extractor", **SIZES, **options)
+        cfg = model_config("pointer_extractor", **SIZES, learn_to_stop=stops)
         model = task.build_model(cfg)
         sharpen(model)
         save_checkpoint(folder / f"{name}.pt", model, cfg, task)
@@ -54,13 +54,13 @@ def expected(work, extractor, beam, diversity=1.0, rerank=False, most=None):
         tokens = make_batch([document])
         (sentences,) = model.get_selected_sentences(tokens, model.extract(tokens, most))
         sentences = sentences or [words for words in model.split_document(tokens[0]) if len(words)]
-        beams = [abstractor.rewrite([words])[0] for words in sentences]
         candidates = [
-            [RewriteCandidate(abstractor.get_word_ids(h), float(h["positional_scores"].sum())) for h in b]
-            for b in beams
+            [RewriteCandidate(abstractor.get_word_ids(h), float(h["positional_scores"].sum())) for h in beam]
+            for words in sentences
+            for beam in abstractor.rewrite([words])
         ]
-        places = choose_least_repetitive_candidates(candidates) if rerank else [0] * len(beams)
-        texts = [abstractor.get_word_ids(beam[place]) for beam, place in zip(beams, places)]
+        places = choose_least_repetitive_candidates(candidates) if rerank else [0] * len(candidates)
+        texts = [beam[place].words for beam, place in zip(candidates, places)]
         lines.append(" <q> ".join(" ".join(task.tgt_dict[word] for word in words) for words in texts))
     return lines
 
@@ -113,12 +113,10 @@ def test_an_interrupted_command_goes_on(work, monkeypatch):
 @pytest.mark.parametrize(
     "options, extractor, message",
     [
-        (["--rerank-length", "words"], "rl.pt", "--rerank-length words has no effect without --rerank"),
-        (["--beam", "1", "--rerank"], "rl.pt", "--rerank has no effect with --beam 1"),
-        (["--beam", "0"], "rl.pt", "--beam 0: choose 1 or more"),
-        (["--diversity", "-1"], "rl.pt", "--diversity -1.0: choose 0 or more (0: off), a finite number"),
-        (["--diversity", "inf"], "rl.pt", "--diversity inf: choose 0 or more"),
-        (["--device", "gpu"], "rl.pt", "device 'gpu': choose cpu, or cuda where there is a GPU"),
+        (["--rerank-length", "words"], "rl.pt", "--rerank-length words has no effect"),
+        (["--beam", "1", "--rerank"], "rl.pt", "--rerank has no effect"),
+        (["--diversity", "inf"], "rl.pt", "--diversity inf"),
+        (["--device", "gpu"], "rl.pt", "device 'gpu'"),
         ([], "nowhere", "nowhere: no such folder"),
         ([], "checkpoints/checkpoint_best.pt", "not a model of --arch pointer_extractor"),
         (["--subset", "valid"], "rl.pt", 'no split "valid"'),
@@ -142,18 +140,12 @@ def test_pairs_are_the_sentences_that_match(tmp_path, capsys):
     for jobs in "12":
         options = [str(tmp_path), "--pairs", str(tmp_path / jobs), "--jobs", jobs]
         assert make_labels(options) == 0
-        sources, targets = (
-            (tmp_path / jobs / f"train.{side}").read_text().splitlines() for side in ("source", "target")
-        )
-        assert sources == ["it rained", "the cat sat", "a dog ran,", "one two"] * 40
-        assert targets == ["it rained", "the <unk> sat", "dog", "two"] * 40
-    assert "train.source and .target: 160 pairs of sentences of 80 documents" in capsys.readouterr().out
+        sources, targets = ((tmp_path / jobs / f"train.{side}").read_text() for side in ("source", "target"))
+        assert sources.splitlines() == ["it rained", "the cat sat", "a dog ran,", "one two"] * 40
+        assert targets.splitlines() == ["it rained", "the <unk> sat", "dog", "two"] * 40
+    assert "160 pairs of sentences of 80 documents" in capsys.readouterr().out
     assert not list(tmp_path.glob("bin/labels*"))
-    for more, message in (
-        (["--kind", "words"], "--kind words has no effect with --pairs"),
-        (["--truncate-source", "0"], "--truncate-source 0"),
-    ):
-        assert make_labels([*options, *more]) == 2 and message in capsys.readouterr().err
+    assert make_labels([*options, "--kind", "words"]) == 2 and "--kind words" in capsys.readouterr().err
     write_data(tmp_path / "plain", {"train": [("a b", "a")]})
     assert make_labels([str(tmp_path / "plain"), "--pairs", str(tmp_path / "3"), "--jobs", "1"]) == 2
-    assert '--pairs: the documents have no "<q>"' in capsys.readouterr().err
+    assert '"<q>"' in capsys.readouterr().err
