@@ -2,7 +2,6 @@
 that does not outlive its model.
 """
 
-import logging
 import re
 from argparse import Namespace
 
