@@ -44,7 +44,7 @@ def test_a_run_that_was_moved_has_its_own(shared, tmp_path):
     assert find_prepared_folder(tmp_path / "another", None) == tmp_path / "another" / "prepared"
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"command": []}', '{"command": [1], "prepared": "", "data": {}}'])
+@pytest.mark.parametrize("content", ["{", '{"command": []}', '{"command": [1], "prepared": "", "data": {}}'])
 def test_a_damaged_record_is_refused(tmp_path, content):
     (tmp_path / "training.json").write_text(content)
     with pytest.raises(InputError, match=r"training\.json is damaged"):

@@ -17,9 +17,9 @@ class Documents(torch.utils.data.Dataset):
         return number
 
 
-def batches(workers=1, rank=0, count=BATCHES, **options):
-    sampler = [[number] for number in range(count)]
-    return ResumableBatches(Documents(), list, sampler, num_shards=workers, shard_id=rank, **options)
+def batches(workers=1, rank=0, kind=ResumableBatches, **options):
+    sampler = [[number] for number in range(BATCHES)]
+    return kind(Documents(), list, sampler, num_shards=workers, shard_id=rank, **options)
 
 
 def read(epoch, chunk=1, updates=None):
@@ -44,8 +44,8 @@ def all_read(workers, state=None, chunk=1, updates=None):
     return found, saved
 
 
-@pytest.mark.parametrize("first", [(1, 1, 3), (1, 2, 2), (2, 1, 2), (2, 2, 1), (3, 1, 2), (4, 1, 1)])
-@pytest.mark.parametrize("then", [(1, 1), (1, 2), (1, 4), (2, 1), (2, 3), (3, 1), (4, 2)])
+@pytest.mark.parametrize("first", [(1, 1, 3), (1, 2, 2), (2, 1, 2), (2, 2, 1), (3, 1, 2)])
+@pytest.mark.parametrize("then", [(1, 1), (1, 4), (2, 3), (3, 1), (4, 2)])
 def test_another_number_of_workers_reads_what_is_left_of_an_epoch(first, then):
     """fairseq counted one worker's batches for every worker: some were read twice, or none was left."""
     workers, chunk, updates = first
@@ -68,20 +68,16 @@ def test_it_can_be_resumed_once_more():
 def test_the_same_workers_continue_as_fairseq_does():
     state = all_read(2, None, 2, 1)[1]
     assert not state["is_shared_out_again"]
-    resumed = batches(2, 0)
-    resumed.load_state_dict(state)
-    plain = ResumableBatches.__mro__[1](Documents(), list, [[n] for n in range(BATCHES)], num_shards=2, shard_id=0)
-    plain.load_state_dict(state)
+    resumed, plain = batches(2), batches(2, kind=ResumableBatches.__mro__[1])
+    for part in (resumed, plain):
+        part.load_state_dict(state)
     assert read(resumed.next_epoch_itr(), 2) == read(plain.next_epoch_itr(), 2)
 
 
 def test_later_epochs_are_shared_out_whole():
-    state = all_read(1, None, 1, 3)[1]
-    part = batches(2, 1)
-    part.load_state_dict(state)
+    part, other = batches(2, 1), batches(2, 1, epoch=2)
+    part.load_state_dict(all_read(1, None, 1, 3)[1])
     read(part.next_epoch_itr())
-    other = batches(2, 1)
-    other.epoch = 2
     assert part.next_epoch_idx == 2
     assert read(part.next_epoch_itr()) == read(other.next_epoch_itr())
 

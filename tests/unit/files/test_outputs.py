@@ -2,16 +2,13 @@
 
 import errno
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import threading
 
 import pytest
 
-from fairseq_etads.files import outputs
-from fairseq_etads.files.outputs import COMPRESSED, check_output_paths, lock_output, make_output_folder, open_output
+from fairseq_etads.files.outputs import check_output_paths, lock_output, make_output_folder, open_output
 from fairseq_etads.platform.errors import InputError
 
 WRITER = """
@@ -25,6 +22,20 @@ with (lock_output(path, "--out", folder=True) if how == "folder" else open_outpu
         file.flush()
     print("begun", flush=True)
     time.sleep(60)
+"""
+COUNTER = """
+import sys
+from pathlib import Path
+from fairseq_etads.files.outputs import lock_output
+from fairseq_etads.platform.errors import InputError
+path, done = Path(sys.argv[1]), 0
+while done < 300:
+    try:
+        with lock_output(path):
+            path.write_text(f"{int(path.read_text()) + 1:6d}")
+        done += 1
+    except InputError:
+        pass
 """
 
 
@@ -56,16 +67,10 @@ def test_a_file_appears_when_it_is_complete(tmp_path):
         file.write("ä\r\n")
         assert not path.exists()
     assert path.read_bytes() == "ä\r\n".encode()
-    with outputs.open_binary_output(path) as file:
-        file.write(b"\xff")
-    with outputs.make_temporary_output(path) as partial:
-        assert partial.parent == path.parent and partial != path
-        partial.write_bytes(path.read_bytes() * 2)
-    assert path.read_bytes() == b"\xff\xff"
     assert names(path.parent) == ["out.txt"]
 
 
-@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_after_an_error_the_old_file_stands(tmp_path, error):
     path = tmp_path / "out.txt"
     path.write_text("old")
@@ -80,9 +85,8 @@ def test_a_second_process_is_told_who_writes_and_a_third_comes_after_a_kill(tmp_
     path = tmp_path / "out.txt"
     path.write_text("old")
     first = other(path, "file")
-    said = rf"out.txt: is being written \(-c, process {first.pid} on .*since 20"
-    with pytest.raises(InputError, match=said), open_output(path):
-        pytest.fail("two processes write one file")
+    with pytest.raises(InputError, match=rf"out.txt: is being written \(-c, process {first.pid} on .*since 20"):
+        open_output(path).__enter__()
     assert path.read_text() == "old"
     first.send_signal(signal.SIGKILL)
     first.wait()
@@ -101,9 +105,8 @@ def test_a_folder_has_one_writer_who_writes_files_in_it(tmp_path, other):
         assert names(out) == [".lock", "a"]
     assert names(out) == ["a"]
     first = other(out, "folder")
-    said = f"--out {out}: is being written .*process {first.pid} "
-    with pytest.raises(InputError, match=said), lock_output(out, "--out", folder=True):
-        pytest.fail("two processes write one folder")
+    with pytest.raises(InputError, match=f"--out {out}: is being written .*process {first.pid} "):
+        lock_output(out, "--out", folder=True).__enter__()
 
 
 def test_lock_files_of_killed_processes_are_deleted_from_a_folder(tmp_path, other):
@@ -121,32 +124,19 @@ def test_lock_files_of_killed_processes_are_deleted_from_a_folder(tmp_path, othe
 
 
 def test_folders_that_stay_empty_are_not_left(tmp_path):
-    out = tmp_path / "deep" / "out"
-    with pytest.raises(KeyError), lock_output(out, "--out", folder=True):
+    with pytest.raises(KeyError), lock_output(tmp_path / "deep" / "out", "--out", folder=True):
         raise KeyError
     assert names(tmp_path) == []
-    (tmp_path / "file").write_text("")
-    said = r"cannot write to --out .*file/out: "
-    with pytest.raises(InputError, match=said), lock_output(tmp_path / "file" / "out", "--out", folder=True):
-        pytest.fail("there is no such folder")
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"cannot write to --out .*file/out: "):
+        lock_output(tmp_path / "file" / "out", "--out", folder=True).__enter__()
 
 
 def test_locks_that_are_given_up_while_others_wait_are_not_lost(tmp_path):
     """A lock file is deleted by its holder; a process that opened it before must not believe that it has the lock."""
-    code = (
-        "import sys\nfrom pathlib import Path\nfrom fairseq_etads.platform.errors import InputError\n"
-        "from fairseq_etads.files.outputs import lock_output\n"
-        "path, done = Path(sys.argv[1]), 0\n"
-        "while done < 300:\n"
-        "    try:\n"
-        "        with lock_output(path):\n"
-        "            number = int(path.read_text())\n            path.write_text(f'{number + 1:6d}')\n"
-        "        done += 1\n"
-        "    except InputError:\n        pass\n"
-    )
     path = tmp_path / "number"
     path.write_text("     0")
-    processes = [subprocess.Popen([sys.executable, "-c", code, str(path)]) for _ in range(3)]
+    processes = [subprocess.Popen([sys.executable, "-c", COUNTER, str(path)]) for _ in range(3)]
     assert [process.wait() for process in processes] == [0, 0, 0]
     assert int(path.read_text()) == 900
     assert names(tmp_path) == ["number"]
@@ -163,22 +153,15 @@ def test_a_full_disk_and_a_file_that_may_not_grow_name_the_file(tmp_path, number
 
 def test_links_are_followed_and_pipes_written_to(tmp_path):
     target, link, pipe = (tmp_path / name for name in ("target", "link", "pipe"))
-    target.write_text("old")
     link.symlink_to(target)
     with open_output(link) as file:
         file.write("new")
     assert link.is_symlink() and target.read_text() == "new"
     os.mkfifo(pipe)
-    found = []
-    reader = threading.Thread(target=lambda: found.append(pipe.read_text()))
-    reader.start()
-    with open_output(pipe) as file:
-        file.write("through")
-    reader.join()
-    assert found == ["through"]
-    with open_output("/dev/null") as file:
-        file.write("nothing")
-    assert not os.path.isfile("/dev/null")
+    with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE, text=True) as reader:
+        with open_output(pipe) as file:
+            file.write("through")
+        assert reader.communicate()[0] == "through"
     ends = os.pipe()
     with open_output(f"/dev/fd/{ends[1]}") as file:  # as /dev/stdout before a "|", and as >(...)
         file.write("piped")
@@ -202,29 +185,26 @@ def test_a_folder_appears_when_it_is_complete_and_replaces_nothing(tmp_path):
     with make_output_folder(tmp_path / "empty", "FOLDER") as partial:
         (partial / "config.json").write_text("{}")
     assert names(tmp_path / "empty") == ["config.json"]
-    shutil.rmtree(tmp_path / "empty")
     with pytest.raises(KeyError), make_output_folder(tmp_path / "other", "FOLDER") as partial:
         (partial / "half").write_text("")
         raise KeyError
-    assert names(tmp_path) == ["model", "model.partial"]
+    assert names(tmp_path) == ["empty", "model", "model.partial"]
 
 
 def test_outputs_are_no_inputs_nor_compressed(tmp_path):
-    document, link, hard = (tmp_path / name for name in ("a.txt", "link", "hard"))
+    document, link, hard, missing = (tmp_path / name for name in ("a.txt", "link", "hard", "new"))
     document.write_text("text")
     link.symlink_to(document)
     os.link(document, hard)
-    (tmp_path / "folder").symlink_to(tmp_path)
-    for output in (document, link, hard, tmp_path / "folder" / "a.txt", f"{tmp_path}/folder/../{tmp_path.name}/a.txt"):
+    for output in (document, link, hard, f"{tmp_path}/../{tmp_path.name}/a.txt"):
         with pytest.raises(InputError, match=r"--json .* is also read \(HYP .*a.txt\): name another"):
             check_output_paths({"--json": output}, {"HYP": [str(document)]})
-    with pytest.raises(InputError, match=r"--json .*: is a folder; name a file"):
-        check_output_paths({"--json": tmp_path}, {})
-    missing = tmp_path / "new"
-    with pytest.raises(InputError, match=r"--csv .*new and --json name the same file"):
-        check_output_paths({"--json": missing, "--csv": str(missing)}, {})
+    for paths, words in (
+        ({"--json": tmp_path}, "--json .*: is a folder; name a file"),
+        ({"--json": missing, "--csv": str(missing)}, "--csv .*new and --json name the same file"),
+        ({"--out": "a.gz"}, "--out a.gz: is written uncompressed"),
+    ):
+        with pytest.raises(InputError, match=words):
+            check_output_paths(paths, {})
     check_output_paths({"--json": "-", "--csv": None, "--out": missing}, {"HYP": ["-", document], "REF": None})
-    for suffix in COMPRESSED:
-        with pytest.raises(InputError, match=rf"^--out a{suffix}: is written uncompressed; choose a name without"):
-            check_output_paths({"--out": f"a{suffix}"}, {})
-        check_output_paths({"--out": "a.txt"}, {"FILE": f"a.txt{suffix}"})
+    check_output_paths({"--out": "a.txt"}, {"FILE": "a.txt.gz"})

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -43,12 +42,9 @@ def shown(capsys, path, *options):
     "name, content, found",
     [
         ("a.jsonl", f"\ufeff{A}\ufeff{B}".encode(), BOTH),
-        ("a.csv", '\ufefftext,summary\nA b.,a\n\ufeff"C d.",c\n'.encode(), BOTH),
         ("a.jsonl", (A + B).encode("utf-16"), BOTH),
         ("a.jsonl", b"\xfe\xff" + f"{A}{B}".replace("A", LINE_FEEDS).encode("utf-16-be"), [f"{LINE_FEEDS} b.", "C d."]),
-        ("a.tsv", "text\tsummary\r\nA b.\ta\r\n".encode("utf-16"), ["A b."]),
         ("a.csv", "text,summary\nA b.,a\nÄ d.,c\n".encode("utf-16-le"), ["A b.", "Ä d."]),
-        ("a", (A + B).encode("utf-16-be"), BOTH),
         ("a.tsv.gz", gzip.compress(b"text\tsummary\nA, b.\ta, c\n", mtime=0), ["A, b."]),
         ("a.csv", b"article;text;summary\nx;A b.;a\n", ["A b."]),
         ("a.csv", b"text|summary\nA b.|a\ntext|summary\nC d.|c\n", BOTH),
@@ -72,14 +68,11 @@ def test_all_commands_understand_the_same(name, content, found, tmp_path, capsys
     "content, remedy",
     [
         (f"[{A},{B}]", ".[]"),
-        (f"[\n {A}, {B}]", ".[]"),
         (f"\n\ufeff [\n{A}]", ".[]"),
-        ('{\n "text": "A b.",\n "summary": "a"\n}\n', "."),
         ('{"text": [\n"A b."],\n "summary": "a"\n}\n', "."),
         (f"{A.strip()},\n{B}", "sed 's/},$/}/'"),
         (f'{{"data": [{A.strip()}, {B.strip()}]}}', """'.["data"][]'"""),
         (f"{A.strip()}{B}", "jq -c . "),
-        (f"{A.strip()}\r{B.strip()}\r", "jq -c . "),
         (f'{{"7": {A.strip()}, "9": {B.strip()}}}', "jq -c '.[]'"),
         (COLUMNWISE, "map_values([.[]])"),
         (BY_PANDAS, "map_values([.[]])"),
@@ -124,26 +117,15 @@ def test_a_quoted_cell_that_holds_rows_is_warned_of_unless_quotes_are_characters
     assert any(line.startswith(words) for line in shown(capsys, path)[1])
     assert documents(path) == ["A b.\ta\nC d."] and words in capsys.readouterr().err
     assert shown(capsys, path, "--no-quotes")[0] == documents(path, quotes=False) == ['"A b.', 'C d."']
-    path = tmp_path / "prose.csv"
-    path.write_text('text,summary\n"A, b.\nC d.",c\n')
-    assert documents(path) == ["A, b.\nC d."] and not capsys.readouterr().err
 
 
 def test_a_pipe_is_read_once_however_slowly_it_delivers(tmp_path, capsys):
     path = tmp_path / "fifo"
+    write = 'for part in "$@"; do printf "%s" "$part"; done'
     for read in (documents, lambda path: shown(capsys, path)[0]):
         os.mkfifo(path)
-
-        def write():
-            with open(path, "w") as file:
-                for part in ("\n", "  \n", A[:9], A[9:], B):
-                    file.write(part)
-                    file.flush()
-
-        writer = threading.Thread(target=write)
-        writer.start()
-        assert read(path) == BOTH
-        writer.join()
+        with subprocess.Popen(["bash", "-c", f"{{ {write}; }} > {path}", "-", "\n", "  \n", A[:9], A[9:], B]):
+            assert read(path) == BOTH
         path.unlink()
     with subprocess.Popen(["printf", A], stdout=subprocess.PIPE) as process:
         assert documents(f"/dev/fd/{process.stdout.fileno()}") == BOTH[:1]
@@ -153,10 +135,8 @@ def test_a_pipe_is_read_once_however_slowly_it_delivers(tmp_path, capsys):
     "content, text, problem",
     [
         ("<!DOCTYPE html>\n<html><script>x<y</script><p>A &amp; b.</p><p>C.</p></html>", ["A & b.", "C."], ""),
-        ('<?xml version="1.0"?><html><b>A</b>.</html>', ["A."], ""),
         ("A <html> page.", ["A <html> page."], ""),
         ("%PDF-1.4", [], "pdftotext"),
-        ("PK\x03\x04", [], "pandoc"),
         ("{\\rtf1 A.}", [], "pandoc"),
     ],
 )

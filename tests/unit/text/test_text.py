@@ -49,10 +49,9 @@ def test_no_sentence_mark_is_forged(words, keep_case):
 
 
 @pytest.mark.parametrize("words", WORD_KINDS)
-@pytest.mark.parametrize("line", ["", "  ", "\t\0", "<q>", " <q>  <q> "])
+@pytest.mark.parametrize("line", ["", "\t\0", " <q>  <q> "])
 def test_nothing_stays_nothing(words, line):
-    for marks in ("drop", "keep", "insert"):
-        assert build(text_words=words, text_sentence_marks=marks).encode(line) == ""
+    assert build(text_words=words, text_sentence_marks="insert").encode(line) == ""
     assert build(text_words=words).decode("") == ""
 
 

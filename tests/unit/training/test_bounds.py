@@ -18,51 +18,40 @@ KNOWN, GENERATED, UNK = 44, 20, 3
 """Words that the documents' side knows, and those that can be generated; words from KNOWN on are in the tail."""
 DOCUMENTS = [[5, 46, 30, 7, 45, 46, 30], [21, 9], [47, 43, 5, 47, 20], [19]]
 SUMMARIES = [[30, 5, 45], [21, 22], [20, 47, 43], [19, 30]]
-MODELS = {
-    "etads": {"share_all_embeddings": False},
-    "etads shared": {"share_all_embeddings": True},
-    "aggregation_transformer": {"share_all_embeddings": False},
-    "gru_seq2seq": {},
-    "gru_seq2seq tied": {"share_decoder_input_output_embed": True},
-    "gru_seq2seq shared": {"share_all_embeddings": True},
-}
-"""Architectures, with one table for each side or for both."""
-
-
-def bounded_task(bound=GENERATED):
-    return make_task(tail=9, target_words=bound)
-
-
-def build(name, task, **options):
-    arch = name.split()[0]
-    make = recurrent if arch == "gru_seq2seq" else make_model
-    return make(arch, task=task, **{**MODELS[name], **options})
+MODELS = [
+    # with one table of words for each side or for both; architecture, its options, whether it is trained
+    ("etads", {"share_all_embeddings": False}, False),
+    ("etads", {"share_all_embeddings": True}, False),
+    ("gru_seq2seq", {"share_decoder_input_output_embed": True}, False),
+    ("gru_seq2seq", {"share_all_embeddings": True}, False),
+    ("gru_seq2seq", {"large_vocabulary_trick": 9}, False),
+    ("gru_seq2seq", {"large_vocabulary_trick": 9}, True),
+]
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("pointer", ["soft", "switch"])
-@pytest.mark.parametrize(
-    "name, trick, training",
-    [*((name, 0, False) for name in MODELS), *(("gru_seq2seq", 9, mode) for mode in (False, True))],
-)
-def test_losses_are_those_of_a_loop(name, pointer, smoothing, trick, training):
+@pytest.mark.parametrize("arch, options, training", MODELS)
+def test_losses_are_those_of_a_loop(arch, options, training, pointer, smoothing):
     """The loss of the mixture or supervised switch is over words that can be generated and the document's others. With
     the trick, documents of a batch share a list in training, and have their own in evaluation.
     """
-    task = bounded_task()
-    model = build(name, task, pointer=pointer, **({"large_vocabulary_trick": trick} if trick else {}))
+    task = make_task(tail=9, target_words=GENERATED)
+    model = (recurrent if arch == "gru_seq2seq" else make_model)(arch, task, pointer=pointer, **options)
     model.train(training)
     sample = make_sample(DOCUMENTS, SUMMARIES)
     loss, _, logs = SummarizationNLL(task, label_smoothing=smoothing, switch_loss=2.0)(model, sample)
     with torch.no_grad():
         logits, extra = model(**sample["net_input"])
-    head = extra["output"].pointer
+    head, trick = extra["output"].pointer, options.get("large_vocabulary_trick")
     total, pointed = 0.0, 0
     for row, (document, summary) in enumerate(zip(DOCUMENTS, SUMMARIES)):
         extended, own = reference.extended_ids([*document, EOS], GENERATED)
-        read = [[*text, EOS] for text in (DOCUMENTS if training else [document])]
-        listed = reference.candidates(read, trick, GENERATED, 4) if trick else list(range(GENERATED))
-        columns = extra["output"].vocabulary.candidates.words.tolist() if trick else list(range(GENERATED))
+        listed = columns = list(range(GENERATED))
+        if trick:
+            read = [[*text, EOS] for text in (DOCUMENTS if training else [document])]
+            listed = reference.candidates(read, trick, GENERATED, 4)
+            columns = extra["output"].vocabulary.candidates.words.tolist()
         for step, word in enumerate([*summary, EOS]):
             vocabulary = torch.zeros(GENERATED, dtype=torch.float64)
             chosen = [columns.index(number) for number in listed]
@@ -90,42 +79,36 @@ def test_losses_are_those_of_a_loop(name, pointer, smoothing, trick, training):
         assert logs["copied"].item() == pointed == 6, "the switch is taught to point at words between the bounds, too"
 
 
-@pytest.fixture
-def data(tmp_path):
+def write_dictionary(folder, side, bound):
+    dictionary = make_dictionary(tail=5)
+    dictionary.count[bound:] = [0] * (len(dictionary) - bound)
+    dictionary.save(str(folder / f"dict.{side}.txt"))
+
+
+def setup(folder):
+    cfg = SummarizationConfig(data=str(folder), source_lang="source", target_lang="target")
+    return SummarizationTask.setup_task(cfg)
+
+
+def test_the_files_say_which_words_each_side_knows_and_a_checkpoint_remembers_it(tmp_path):
     """A data folder's two dictionaries: the second knows fewer of the same words."""
-    for side, bound in (("source", KNOWN), ("target", GENERATED)):
-        dictionary = make_dictionary(tail=5)
-        dictionary.count[bound:] = [0] * (len(dictionary) - bound)
-        dictionary.save(str(tmp_path / f"dict.{side}.txt"))
-    return tmp_path
-
-
-def setup(data):
-    return SummarizationTask.setup_task(SummarizationConfig(data=str(data), source_lang="source", target_lang="target"))
-
-
-def test_the_files_say_which_words_each_side_knows(data):
-    task = setup(data)
+    write_dictionary(tmp_path, "source", KNOWN)
+    write_dictionary(tmp_path, "target", GENERATED)
+    task = setup(tmp_path)
     assert [count_known_words(d) for d in (task.source_dictionary, task.target_dictionary)] == [KNOWN, GENERATED]
     assert task.source_dictionary == task.target_dictionary, "a pointer needs one dictionary"
     new = task.source_dictionary.encode_line("new", add_if_not_exist=False)[0]
     assert task.target_dictionary.string(torch.tensor([new])) == "new", "typed words can be copied"
-    build("gru_seq2seq", task, pointer="switch")
-
-
-def test_a_checkpoint_remembers_the_bound(data):
-    state = setup(data).state_dict()
-    setup(data).load_state_dict(state)
-    dictionary = make_dictionary(tail=5)
-    dictionary.count[GENERATED + 1 :] = [0] * (len(dictionary) - GENERATED - 1)
-    dictionary.save(str(data / "dict.target.txt"))
+    recurrent("gru_seq2seq", task, pointer="switch")
+    state = setup(tmp_path).state_dict()
+    setup(tmp_path).load_state_dict(state)
+    write_dictionary(tmp_path, "target", GENERATED + 1)
     with pytest.raises(ValueError, match=r"the target dictionary in DATA .* is not the one"):
-        setup(data).load_state_dict(state)
+        setup(tmp_path).load_state_dict(state)
 
 
-def test_dictionaries_that_were_swapped_are_refused(data):
-    (data / "dict.source.txt").rename(data / "other")
-    (data / "dict.target.txt").rename(data / "dict.source.txt")
-    (data / "other").rename(data / "dict.target.txt")
+def test_dictionaries_that_were_swapped_are_refused(tmp_path):
+    write_dictionary(tmp_path, "source", GENERATED)
+    write_dictionary(tmp_path, "target", KNOWN)
     with pytest.raises(ValueError, match="were --srcdict and --tgtdict of fairseq-preprocess swapped"):
-        setup(data)
+        setup(tmp_path)

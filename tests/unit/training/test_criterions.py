@@ -37,7 +37,7 @@ def test_without_options_it_is_fairseqs_cross_entropy():
     expected, size, _ = CrossEntropyCriterion(ours.task, sentence_avg=False)(model, sample)
     found, found_size, _ = ours(model, sample)
     torch.testing.assert_close(found, expected)
-    assert found_size == size == sample["ntokens"]
+    assert found_size == size == sample["ntokens"] and SummarizationNLL.logging_outputs_can_be_summed()
 
 
 @pytest.mark.parametrize("pointer", ["none", "soft"])
@@ -50,8 +50,8 @@ def test_likelihood_and_smoothing_equal_a_loop_over_the_words_that_can_be_produc
     scores = model.get_normalized_probs(net_output, log_probs=True).double()
     target = model.get_targets(sample, net_output)
     nll = smooth = 0.0
-    for row in range(len(DOCUMENTS)):
-        for step in range(len(SUMMARIES[row]) + 1):
+    for row, summary in enumerate(SUMMARIES):
+        for step in range(len(summary) + 1):
             possible = [w for w in range(scores.shape[2]) if w not in (0, PAD) and scores[row, step, w] > -math.inf]
             nll -= scores[row, step, target[row, step]].item()
             smooth -= sum(scores[row, step, word].item() for word in possible) / len(possible)
@@ -96,47 +96,26 @@ def test_coverage_with_a_pointer_is_that_of_the_copy_attention():
     assert found == pytest.approx(sums[0], rel=1e-5) and found != pytest.approx(sums[1], rel=1e-2)
 
 
-@pytest.mark.parametrize("pointer", ["none", "soft", "switch"])
-def test_logs_may_be_summed_before_they_are_reduced(pointer):
-    """fairseq sums the figures over workers if the criterion says so: one tensor per name is faster to send."""
-    model, ours = build(pointer, coverage_loss=1.0)
-    outputs = [ours(model, make_sample([d], [s]))[2] for d, s in zip(DOCUMENTS, SUMMARIES)]
-    assert SummarizationNLL.logging_outputs_can_be_summed()
-    results = []
-    for given in (outputs, [{name: sum(output[name] for output in outputs) for name in outputs[0]}]):
-        metrics.reset()
-        with metrics.aggregate() as values:
-            SummarizationNLL.reduce_metrics(given)
-        results.append(values.get_smoothed_values())
-    assert results[1] == pytest.approx(results[0], abs=2e-3)
-
-
 def test_figures_are_means_over_words_and_summaries_in_bits():
     """Two intervals that are logged together are weighted by their numbers."""
     bit = math.log(2)
     first = {"loss": 12.34567 * bit, "nll_loss": 9.87654 * bit, "ntokens": 4, "nsentences": 3, "sample_size": 5}
     second = {"loss": 1.5 * bit, "nll_loss": 2.5 * bit, "ntokens": 8, "nsentences": 2, "sample_size": 15}
     names = ("p_gen", "copied", "coverage_loss", "extraction_loss", "inconsistency_loss", "closed_book_loss")
-    extra = {name: (number + 1) * 1.11111 for number, name in enumerate(names)}
-    of_summaries = {"selection_loss": 4.44444}
+    of_words = {name: (number + 1) * 1.11111 for number, name in enumerate(names)}
     figures = {name: (number + 1) * 2.22222 for number, name in enumerate(FIGURES)}
-    counts = {f"{name}_count": number + 3 for number, name in enumerate(FIGURES)}
-    more = {name: 3 * count for name, count in counts.items()}
+    counts = {f"{name}_count": 3 for name in FIGURES}
+    more = {f"{name}_count": 9 for name in FIGURES}
     metrics.reset()
     with metrics.aggregate() as values:
-        SummarizationNLL.reduce_metrics([{**first, **extra, **of_summaries, **figures, **counts}])
+        SummarizationNLL.reduce_metrics([{**first, **of_words, "selection_loss": 4.44444, **figures, **counts}])
         # without figures, but with their counts
-        SummarizationNLL.reduce_metrics([second, dict.fromkeys([*first, *extra, *of_summaries], 0), more])
-    found = values.get_smoothed_values()
-    bits = {"loss": (12.34567 + 1.5) / 20, "nll_loss": (9.87654 + 2.5) / 12}
-    assert {name: found[name] for name in bits} == {name: round(value, 3) for name, value in bits.items()}
-    assert found["nll_per_summary"] == round((9.87654 + 2.5) / 5, 2)
-    assert found["ppl"] == round(2 ** bits["nll_loss"], 2)
-    for name, value in extra.items():
-        assert found[name] == round(value / 12, 3)
-    assert found["selection_loss"] == round(4.44444 / 5, 3)
-    for name, value in figures.items():
-        assert found[name] == round(value / (4 * counts[f"{name}_count"]), 3)
+        SummarizationNLL.reduce_metrics([second, dict.fromkeys([*first, *of_words, "selection_loss"], 0), more])
+    nll = (9.87654 + 2.5) / 12
+    expected = {"loss": round((12.34567 + 1.5) / 20, 3), "nll_loss": round(nll, 3), "ppl": round(2**nll, 2)}
+    expected |= {"nll_per_summary": round((9.87654 + 2.5) / 5, 2), "selection_loss": round(4.44444 / 5, 3)}
+    expected |= {name: round(value / 12, 3) for name, value in (of_words | figures).items()}
+    assert values.get_smoothed_values() == expected
 
 
 def test_unknown_words_count_as_the_unknown_word_for_a_closed_book_decoder():

@@ -1,4 +1,4 @@
-"""Options for a single call through fairseq's hub interface, and wrong values in all places."""
+"""Options for a single call through fairseq's hub interface."""
 
 import pytest
 from decoding import sharpened
@@ -15,36 +15,28 @@ def hub():
     """A small model's hub interface; what each call decoded with is in ``hub.options``."""
     task = make_task(tail=30)
     cfg = OmegaConf.structured(FairseqConfig)
-    cfg.task, cfg.tokenizer, cfg.bpe = None, None, None
-    cfg.dataset.batch_size = 2
+    cfg.task, cfg.tokenizer, cfg.bpe, cfg.dataset.batch_size = None, None, None, 2
     hub = GeneratorHubInterface(cfg, task, [sharpened(task=task, pointer="soft")])
     build = task.build_generator
 
     def recorded(*args, **kwargs):
         generator = build(*args, **kwargs)
-        hub.options = getattr(generator, "options", None)
+        hub.options = generator.options
         return generator
 
     task.build_generator = recorded
     return hub
 
 
-PER_CALL = {
-    **{"length_penalty_type": "wu", "ngram_ignore_tokens": "w1 w2", "early_stopping": "admissible", "nbest": 2},
-    **{"extractive_weights": [1.0, 0.5, 2.0, 0.0, -0.5], "tokens_to_suppress": ["w5"], "temperature": 1.5},
-}
-
-
 def test_every_option_is_taken_from_the_call(hub):
-    for name, value in PER_CALL.items():
-        assert all(hub.translate(TEXTS, beam=2, max_len_b=6, **{name: value}))
-        assert getattr(hub.options, name) == value, name
-    hub.translate(TEXTS, beam=3, lenpen=0.7, unkpen=0.1, allow_unk=True, replace_unknown=True, max_len=9, max_len_b=8)
-    found = hub.options
-    assert (found.beam, found.lenpen, found.unkpen, found.unnormalized) == (3, 0.7, 0.1, False)
-    assert (found.replace_unknown, found.max_len, found.positions) == (True, 8, 9)
-    hub.translate(TEXTS, unnormalized=True, replace_unk=True, max_len_b=8)
-    assert hub.options.unnormalized and hub.options.replace_unknown
+    for given in (
+        {"ngram_ignore_tokens": "w1 w2", "extractive_weights": [1.0, 0.5, 2.0, 0.0, -0.5], "nbest": 2},
+        {"length_penalty_type": "wu", "tokens_to_suppress": ["w5"], "temperature": 1.5, "unnormalized": True},
+        {"lenpen": 0.7, "unkpen": 0.1, "allow_unk": True, "replace_unknown": True, "early_stopping": "admissible"},
+    ):
+        assert all(hub.translate(TEXTS, beam=3, max_len=9, max_len_b=8, **given))
+        for name, value in {**given, "beam": 3, "max_len": 8, "positions": 9}.items():
+            assert getattr(hub.options, name) == value, name
 
 
 def test_a_call_overrides_the_task_and_leaves_it_as_it_is(hub):

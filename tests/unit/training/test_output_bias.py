@@ -13,28 +13,15 @@ from fairseq_etads.training.task import SummarizationTask
 SUMMARIES = [[5, 6, 7], [8], [9, 10, 11, 12], [13, 14], [15]]
 
 
-def biased(task=None, spread=3.0, **options):
-    """A model with a strong bias: the logits of a small random model differ by about 1."""
-    model = make_model("etads", task, output_bias=True, **options)
-    torch.manual_seed(2)
-    with torch.no_grad():
-        model.decoder.output_projection.bias.normal_(std=spread)
-    return model
-
-
-def run(model, documents, **kwargs):
-    tokens, previous = make_batch(documents), make_batch(SUMMARIES)
-    return model(tokens, tokens.ne(PAD).sum(1), previous, **kwargs)
-
-
 @pytest.mark.parametrize("shared", [True, False])
 def test_the_distribution_is_that_of_the_equation(shared, documents):
-    model = biased(share_all_embeddings=shared)
-    layer = model.decoder.output_projection
+    model = make_model("etads", output_bias=True, share_all_embeddings=shared)
+    layer, tokens = model.decoder.output_projection, make_batch(documents)
     assert (layer.weight is model.encoder.embed_tokens.weight) is shared
+    inputs = (tokens, tokens.ne(PAD).sum(1), make_batch(SUMMARIES))
     with torch.no_grad():
-        output = run(model, documents)
-        states = run(model, documents, features_only=True)[0]
+        layer.bias.normal_(std=3.0)  # the logits of a small random model differ by about 1
+        output, states = model(*inputs), model(*inputs, features_only=True)[0]
     probabilities = model.get_normalized_probs(output, log_probs=False)
     for row, step in ((0, 2), (2, 0), (4, 1)):
         expected = reference.output_distribution(states[row, step], layer.weight, layer.bias)

@@ -37,26 +37,20 @@ def test_the_selection_loss_is_the_loop_and_skips_what_has_no_target():
     torch.testing.assert_close(selection.compute_divergence(wider, is_word), found)
 
 
-def sample_of(texts, summaries, targets):
-    return {**make_sample(None, texts, summaries), "sentence_targets": targets}
-
-
-def criterion_of(task, weight, **options):
-    return SummarizationNLL(task, selection_loss=weight, **options)
-
-
 @pytest.mark.parametrize("normalised", [False, True])
 def test_the_loss_has_the_selection_loss_in_training_alone(normalised):
     """It counts once per word of a summary, so that lambda means the same for any average."""
     task = recurrent_task()
     model = sharpened(recurrent("explicit_selection", task))
     targets = one_hot(torch.tensor([[0, 2], [1, 0]]), 3).float()
-    sample = sample_of([DOCUMENTS[0], DOCUMENTS[2]], [[5, 45, MARK, 7], [8]], targets)
+    sample = make_sample(None, [DOCUMENTS[0], DOCUMENTS[2]], [[5, 45, MARK, 7], [8]])
+    sample["sentence_targets"] = targets
     losses, logs = [], []
     for weight, training in ((0.0, True), (0.5, True), (0.5, False)):
         model.train(training)
         with torch.no_grad():
-            loss, _, log = criterion_of(task, weight, length_normalised=normalised)(model, sample)
+            criterion = SummarizationNLL(task, selection_loss=weight, length_normalised=normalised)
+            loss, _, log = criterion(model, sample)
         losses.append(float(loss))
         logs.append(log)
     p = log_probs(model.eval(), sample["net_input"]["src_tokens"], sample["net_input"]["prev_output_tokens"])[1]
@@ -70,36 +64,32 @@ def test_the_loss_has_the_selection_loss_in_training_alone(normalised):
     for log in logs[1:]:
         assert float(log["selection_loss"]) == pytest.approx(sum(parts), rel=1e-4)
     sample["weights"] = torch.tensor([0.25, 3.0])
-    weighted = criterion_of(task, 0.5, length_normalised=normalised)(model, sample)[2]["selection_loss"]
-    assert float(weighted) == pytest.approx(0.25 * parts[0] + 3 * parts[1], rel=1e-4)
+    assert float(criterion(model, sample)[2]["selection_loss"]) == pytest.approx(
+        0.25 * parts[0] + 3 * parts[1], rel=1e-4
+    )
 
 
 def test_a_training_without_targets_is_refused_and_a_validation_is_not():
     task = recurrent_task()
     model = recurrent("explicit_selection", task)
-    sample = sample_of([DOCUMENTS[0]], [[5]], None)
-    del sample["sentence_targets"]
-    criterion = criterion_of(task, 0.2)
+    sample = make_sample(None, [DOCUMENTS[0]], [[5]])
+    criterion = SummarizationNLL(task, selection_loss=0.2)
     assert "selection_loss" not in criterion(model.eval(), sample)[2]
-    with pytest.raises(
-        ValueError, match=r"^--selection-loss: the batch has no labels; run etads-labels --kind distribution$"
-    ):
+    with pytest.raises(ValueError, match="--selection-loss: the batch has no labels"):
         criterion(model.train(), sample)
-    with pytest.raises(ValueError, match="--selection-loss -1: choose 0 or more"):
-        criterion_of(task, -1)
 
 
 TEXTS = [["a", "b", "<q>", "c", "<q>", "d"], ["a"]]
 ROWS = [["0:0.25,1:0.25,2:0.5", "-", "2:1"], []]
 
 
-def targets_of(folder, limit, kind="distribution", made=400):
+def targets_of(folder, limit, kind="distribution", made=400, rows=ROWS):
     """The targets of TEXTS as training reads them."""
     dictionary = recurrent_task().src_dict
     ids = [torch.tensor([*(dictionary.add_symbol(word, n=0) for word in text), EOS]) for text in TEXTS]
     header = {"kind": kind, "documents": len(TEXTS), "truncate_source": made}
     path = folder / "labels.sentences.train"
-    write_label_rows(path, header, ((compute_source_hash(text), row) for text, row in zip(TEXTS, ROWS)))
+    write_label_rows(path, header, ((compute_source_hash(text), row) for text, row in zip(TEXTS, rows)))
     return SentenceTargets(path, "sentences", ids, list(map(len, ids)), dictionary, limit, "--selection-loss"), ids
 
 
@@ -114,15 +104,9 @@ def test_targets_are_shared_out_among_the_sentences_that_are_read(tmp_path):
 
 
 def test_other_labels_are_refused_in_words(tmp_path):
-    with pytest.raises(InputError, match=r"contains labels of the kind extract.* etads-labels --kind distribution"):
+    with pytest.raises(InputError, match="contains labels of the kind extract"):
         targets_of(tmp_path, 400, kind="extract")
-    with pytest.raises(
-        InputError, match=r"was created from the first 3 tokens .* create it again with --truncate-source 5"
-    ):
+    with pytest.raises(InputError, match="was created from the first 3 tokens"):
         targets_of(tmp_path, 5, made=3)
-    ROWS[0][0], before = "0:x", ROWS[0][0]
-    try:
-        with pytest.raises(InputError, match=r"labels\.sentences\.train, line 2: could not convert"):
-            targets_of(tmp_path, 400)[0][0]
-    finally:
-        ROWS[0][0] = before
+    with pytest.raises(InputError, match=r"labels\.sentences\.train, line 2: could not convert"):
+        targets_of(tmp_path, 400, rows=[["0:x"], []])[0][0]
