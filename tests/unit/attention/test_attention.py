@@ -26,25 +26,22 @@ HEADS, WIDTH = 3, 8
 def padding_mask(lengths, left, size=None):
     size = size or max(lengths)
     columns = torch.arange(size)
-    rows = [columns < size - length if left else columns >= length for length in lengths]
-    return torch.stack(rows)
+    return torch.stack([columns < size - length if left else columns >= length for length in lengths])
 
 
-def random_inputs(lengths=LENGTHS, smallest_scope=0.15, seed=0, left=False):
-    """q, k, v, ``center``, ``scope`` for a ragged batch, as float64 leaves; centres lie in the document, and scopes are
-    fractions of it.
-    """
-    generator = torch.Generator().manual_seed(seed)
+def random_inputs(lengths=LENGTHS, left=False):
+    """q, k, v, ``center``, ``scope`` (fractions of the document) for a ragged batch, as float64 leaves."""
+    generator = torch.Generator().manual_seed(0)
     batch, size = len(lengths), max(lengths)
     q, k, v = (torch.randn(batch, HEADS, size, WIDTH, generator=generator, dtype=torch.float64) for _ in range(3))
     m = torch.tensor(lengths, dtype=torch.float64)[:, None, None]
     center = m * torch.rand(batch, HEADS, size, generator=generator, dtype=torch.float64)
-    scope = m * (smallest_scope + torch.rand(batch, HEADS, size, generator=generator, dtype=torch.float64))
+    scope = m * (0.15 + torch.rand(batch, HEADS, size, generator=generator, dtype=torch.float64))
     return [x.requires_grad_() for x in (q, k, v, center, scope)], padding_mask(lengths, left)
 
 
 def oracle(inputs, mask, strengths=()):
-    """The loop-written focus-attention over each document and head, with strengths of the heads; 0 at padding."""
+    """The loop-written focus-attention of each document and head; 0 at padding."""
     q = inputs[0]
     out = torch.zeros_like(q)
     for b in range(q.shape[0]):
@@ -62,14 +59,6 @@ def test_focal_bias_is_equation_7():
         for h in range(HEADS):
             expected = reference.focal_bias(center[b, h], scope[b, h], positions[b])
             torch.testing.assert_close(bias[b, h], expected, rtol=1e-9, atol=1e-9)
-    assert (bias <= 0).all()
-
-
-@pytest.mark.parametrize("left", [False, True])
-def test_positions_count_real_tokens_from_either_side(left):
-    positions, lengths = compute_token_positions(padding_mask((2, 4), left), 2, 4, torch.device("cpu"))
-    assert lengths.tolist() == [2, 4]
-    assert positions.tolist() == ([[0, 0, 0, 1], [0, 1, 2, 3]] if left else [[0, 1, 0, 0], [0, 1, 2, 3]])
 
 
 @pytest.mark.parametrize("form", FOCUS_FORMS)
@@ -103,9 +92,8 @@ def test_focus_attention_and_gradients_match_the_oracle(strengths, left, form, m
 @pytest.mark.parametrize("width", [4, 8, 16, 32, 48, 64, 128])
 @pytest.mark.parametrize("length,scope", [(60, 0.5), (400, 0.5), (400, 20.0), (1024, 1.0)])
 def test_focus_attention_is_as_exact_as_the_direct_form_in_long_documents(length, scope, width):
-    """The plain rank-2 product is wrong by 5e-3 at a scope of 1 token in 400; the split columns are not.
-
-    This holds for any head width; if the columns were scaled by sqrt(D), the columns for D = 32 would be rounded.
+    """The plain rank-2 product is wrong by 5e-3 at a scope of 1 token in 400. Columns scaled by sqrt(D) would be
+    rounded for D = 32.
     """
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(1, 2, length, width, generator=generator, dtype=torch.float64) for _ in range(3))
@@ -205,18 +193,12 @@ def test_focal_network_is_equations_5_and_6(left):
     mask = padding_mask(LENGTHS, left)
     queries = torch.randn(len(LENGTHS), max(LENGTHS), HEADS * WIDTH, dtype=torch.float64)
     center, scope = network(queries, mask)
-    for b, length in enumerate(LENGTHS):
+    weights = (network.query_proj.weight, network.document_proj.weight, network.center_weight, network.scope_weight)
+    for b in range(len(LENGTHS)):
         real = ~mask[b]
-        expected = reference.focal_network(
-            queries[b, real],
-            network.query_proj.weight,
-            network.document_proj.weight,
-            network.center_weight,
-            network.scope_weight,
-        )
+        expected = reference.focal_network(queries[b, real], *weights)
         for got, want in zip((center, scope), expected):
             torch.testing.assert_close(got[b][:, real].double(), want, rtol=1e-5, atol=1e-5)
-            assert ((got[b] >= 0) & (got[b] <= length)).all()
 
 
 @pytest.mark.parametrize("own_format", [None, False, True])
@@ -228,23 +210,9 @@ def test_scores_are_products_of_float32_unless_the_inputs_own_format_is_asked_fo
     def product(a, b):
         return (a @ b.mT).float() if own_format else a.float() @ b.float().mT
 
-    scaled = (q if own_format else q.float()) * 12**-0.5
-    weights, gate = product(scaled, k).softmax(-1), product(gate_q, gate_k)
-    assert not torch.equal(product(q, k), (q.float() @ k.float().mT if own_format else (q @ k.mT).float()))
+    weights = product((q if own_format else q.float()) * 12**-0.5, k).softmax(-1)
+    gate = product(gate_q, gate_k)
     torch.testing.assert_close(attention_weights(q, k, **options), weights, rtol=0, atol=0)
     torch.testing.assert_close(gate_logits(gate_q, gate_k, **options), gate, rtol=0, atol=0)
-    gated = {
-        "sigmoid": gate.sigmoid() * weights,
-        "open": 2 * gate.sigmoid() * weights,
-        "normalised": (product(scaled, k) + torch.nn.functional.logsigmoid(gate) + math.log(2)).softmax(-1),
-    }
-    for form, expected in gated.items():
-        out = saliency_attention(q, k, v, gate_q, gate_k, form=form, **options)
-        torch.testing.assert_close(out, expected.bfloat16() @ v, rtol=0, atol=0)
-    assert torch.equal(saliency_attention(q, k, v, gate_q, gate_k, **options), gated["sigmoid"].bfloat16() @ v)
-
-
-def test_an_unknown_form_of_the_gate_is_refused():
-    x = torch.zeros(1, 1, 2, 4)
-    with pytest.raises(ValueError, match=r'^form "hard": choose sigmoid, open, normalised$'):
-        saliency_attention(x, x, x, x, x, form="hard")
+    out = saliency_attention(q, k, v, gate_q, gate_k, **options)
+    torch.testing.assert_close(out, (gate.sigmoid() * weights).bfloat16() @ v, rtol=0, atol=0)

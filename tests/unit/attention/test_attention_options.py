@@ -16,8 +16,6 @@ from fairseq_etads.attention import GATES, saliency_attention
 from fairseq_etads.layers.encoder_attention import FocalNetwork
 
 GENTLE = {"focus_strength": "learned", "saliency_gate": "open"}
-
-
 NEW = ("center_weight", "scope_weight", "strength", "center_offset", "gate_slope", "gate_level")
 
 
@@ -32,27 +30,18 @@ def trained(**options):
     return model
 
 
-def network(initial_scope="half", **options):
-    torch.manual_seed(0)
-    return FocalNetwork(HEADS * WIDTH, HEADS, initial_scope=initial_scope, **options)
-
-
-QUERIES = torch.randn(len(LENGTHS), max(LENGTHS), HEADS * WIDTH, generator=torch.Generator().manual_seed(5))
-
-
 @pytest.mark.parametrize("left", [False, True])
 def test_relative_centers_and_initial_scopes_are_those_of_the_oracle(left):
-    focal, mask = network("half,1,3", center="relative").double(), padding_mask(LENGTHS, left)
+    focal = FocalNetwork(HEADS * WIDTH, HEADS, center="relative", initial_scope="half,1,3").double()
+    queries, mask = torch.randn(len(LENGTHS), max(LENGTHS), HEADS * WIDTH).double(), padding_mask(LENGTHS, left)
     with torch.no_grad():
         for weight in (focal.center_weight, focal.scope_weight, focal.center_offset):
             weight.normal_()
-    found = focal(QUERIES.double(), mask)
+    found = focal(queries, mask)
+    weights = (focal.query_proj.weight, focal.document_proj.weight, focal.center_weight, focal.scope_weight)
     for b in range(len(LENGTHS)):
         real = ~mask[b]
-        weights = (focal.query_proj.weight, focal.document_proj.weight, focal.center_weight, focal.scope_weight)
-        expected = reference.relative_focal_network(
-            QUERIES[b, real].double(), *weights, focal.center_offset, scopes=(0, 1, 3)
-        )
+        expected = reference.relative_focal_network(queries[b, real], *weights, focal.center_offset, scopes=(0, 1, 3))
         for got, want in zip(found, expected):
             torch.testing.assert_close(got[b][:, real], want, rtol=1e-5, atol=1e-5)
 
@@ -95,33 +84,24 @@ def test_every_gate_and_its_gradients_match_the_oracle(form, left):
 
 @pytest.mark.parametrize("gate", ["open", "normalised"])
 def test_the_gate_of_these_forms_is_a_cosines(gate, monkeypatch):
-    """The gate does not depend on the size of queries and keys; the paper's product of the same vectors is in the
-    thousands.
-    """
-    caught = []
-    original = attention.attention_scores
-    monkeypatch.setattr(attention, "attention_scores", lambda *args: caught.append(original(*args)) or caught[-1])
+    """The gate does not depend on the size of queries and keys; their plain products are in the thousands."""
+    caught, compute = [], attention.gate_logits
+    monkeypatch.setattr(attention, "gate_logits", lambda *args: caught.append(compute(*args)) or caught[-1])
     bridge = trained(saliency_gate=gate).decoder.layers[0].encoder_attn
-    width, heads = bridge.embed_dim, bridge.num_heads
-    x, memory = (100 * torch.randn(n, 1, width, generator=torch.Generator().manual_seed(n)) for n in (3, 4))
+    x, memory = (100 * torch.randn(n, 1, bridge.embed_dim) for n in (3, 4))
     with torch.no_grad():
         bridge(x, memory)
-        gate_q, gate_k = bridge.gate_q_proj(bridge.q_proj(x)), bridge.gate_k_proj(bridge.k_proj(memory))
-    gate_q, gate_k = (vectors.view(-1, heads, width // heads).double() for vectors in (gate_q, gate_k))
-    (logits,) = [scores for scores in caught if scores.abs().max() < 10]
-    for head in range(heads):
-        for i in range(3):
-            for j in range(4):
-                a, b = gate_q[i, head], gate_k[j, head]
-                cosine = float((a * b).sum() / a.norm() / b.norm())
-                expected = (width // heads) ** 0.5 * float(bridge.gate_slope[head]) * cosine
-                assert float(logits[0, head, i, j]) == pytest.approx(expected, abs=1e-5)
-                assert float((a * b).sum().abs()) > 10
+        projected = bridge.gate_q_proj(bridge.q_proj(x)), bridge.gate_k_proj(bridge.k_proj(memory))
+    gate_q, gate_k = (vectors.view(-1, bridge.num_heads, bridge.head_dim).transpose(0, 1) for vectors in projected)
+    cosines = torch.nn.functional.cosine_similarity(gate_q[:, :, None], gate_k[:, None], dim=3)
+    slope, level = (weight[:, None, None] for weight in (bridge.gate_slope, bridge.gate_level))
+    torch.testing.assert_close(caught[0][0], bridge.head_dim**0.5 * slope * cosines + level, rtol=1e-4, atol=1e-5)
+    assert (gate_q @ gate_k.mT).abs().max() > 1000
 
 
 @pytest.mark.parametrize("gate", ["open", "normalised"])
 def test_a_gentle_start_is_the_plain_transformer_until_it_learns(gate, documents):
-    plain, model = make_model("etads_basic"), make_model("etads", **{**GENTLE, "saliency_gate": gate})
+    plain, model = make_model("etads_basic"), make_model("etads", focus_strength="learned", saliency_gate=gate)
     missing = model.load_state_dict({**model.state_dict(), **plain.state_dict()})
     assert not missing.missing_keys and not missing.unexpected_keys
     tokens, previous = make_batch(documents), make_batch(SUMMARIES)

@@ -18,16 +18,14 @@ def test_temporal_attention(steps, left):
     places = torch.arange(7)
     mask = torch.stack([places < 7 - n if left else places >= n for n in lengths])
     got = temporal_attention(scores, mask)
-    torch.testing.assert_close(got.sum(-1), torch.ones(3, steps, dtype=torch.float64))
     assert (got[mask[:, None].expand_as(got)] == 0).all()
     for b in range(3):
         want = reference.temporal_attention(scores[b][:, ~mask[b]])
         torch.testing.assert_close(got[b][:, ~mask[b]], want)
 
 
-@pytest.mark.parametrize("scale", [1e3, 1e4])
-def test_temporal_attention_neither_overflows_nor_vanishes(scale):
-    scores = (random(2, 9, 5) * scale).float().requires_grad_()
+def test_temporal_attention_neither_overflows_nor_vanishes():
+    scores = (random(2, 9, 5) * 1e4).float().requires_grad_()
     got = temporal_attention(scores)
     torch.testing.assert_close(got.sum(-1), torch.ones(2, 9))
     got.pow(2).sum().backward()
@@ -39,7 +37,6 @@ def test_hierarchical_attention():
     word[1, :, 4:] = 0  # padding
     ids = torch.tensor([[0, 0, 1, 2, 2, 3], [0, 1, 1, 1, 0, 3]])
     got = hierarchical_attention(word, sentence, ids)
-    torch.testing.assert_close(got.sum(-1), torch.ones(2, 3, dtype=torch.float64))
     for b in range(2):
         want = reference.hierarchical_attention(word[b], sentence[b], ids[b].tolist())
         torch.testing.assert_close(got[b], want)
