@@ -1,10 +1,10 @@
 """The pooled sentence extractor: its features against a loop, its two halves, and older checkpoints."""
 
 import math
-from argparse import Namespace
 from collections import Counter
 
 import pytest
+import reference
 import torch
 from fairseq.dataclass.configs import EMAConfig
 from fairseq.models.ema import build_ema
@@ -32,9 +32,11 @@ def build(**options):
     return task, task.build_model(model_config("pooled_extractor", **{**SIZES, **options})).eval()
 
 
-def by_sentence(tokens, words):
+def features(words, tokens, most=20):
+    """Features of the sentences of a batch."""
     real = (tokens != PAD) & (tokens != EOS) & (tokens != MARK)
-    return group_words_by_sentence(tokens, real, MARK, 20, words)
+    ids, there, _ = group_words_by_sentence(tokens, real, MARK, most, 20)
+    return words(ids, there)
 
 
 def features_of(document, dictionary):
@@ -62,8 +64,8 @@ def features_of(document, dictionary):
         content = [word for word in own if weights[word] > CONTENT_WEIGHT]
         before = {word for earlier in document[:number] for word in earlier}
 
-        def share(condition, content=content):
-            return sum(map(condition, content)) / max(len(content), 1)
+        def share(words, content=content):
+            return len(words) / max(len(content), 1)
 
         rows.append(
             [
@@ -72,9 +74,9 @@ def features_of(document, dictionary):
                 number / (last + 1),
                 (last - number) / (last + 1),
                 float(number == last),
-                share(lambda word: counts[word] > own[word]),  # noqa: B023  # used at once
-                share(lambda word: word not in before),  # noqa: B023
-                share(lambda word: counts[word] >= 4),
+                share([word for word in content if counts[word] > own[word]]),
+                share([word for word in content if word not in before]),
+                share([word for word in content if counts[word] >= 4]),
                 sum(own[word] for word in content) / len(sentence),
                 min(5, sum(any(c.isdigit() for c in dictionary[w]) for w in sentence if w < known)) / 5,
             ]
@@ -85,24 +87,12 @@ def features_of(document, dictionary):
 def test_features_are_those_of_a_loop():
     words = make_dictionary(30)
     words.count[4:] = [10 ** (number % 4) for number in range(30)]  # common words and rare ones
-    plain = {5: "the", 6: "a2", 7: "of", 38: "x"}
-    for number, word in plain.items():
-        if number < len(words):
-            words.symbols[number] = word
-    for number in range(8, 30):
-        words.symbols[number] = "word" + chr(90 + number)
-    features = SentenceFeatures(words)
-    tokens = make_batch(DOCUMENTS, left=True, width=18)
-    ids, there, _ = by_sentence(tokens, 20)
-    found = features(ids, there)
+    words.symbols[5:8] = ["the", "a2", "of"]
+    words.symbols[8:30] = ["word" + chr(90 + number) for number in range(8, 30)]
+    found = features(SentenceFeatures(words), make_batch(DOCUMENTS, left=True, width=18))
     different = set()
     for row, document in enumerate(DOCUMENTS):
-        sentences = [[]]
-        for word in document:
-            if word == MARK:
-                sentences.append([])
-            else:
-                sentences[-1].append(word)
+        sentences = [[document[place] for place in places] for places in reference.sentences_of(document, MARK)[0]]
         expected = features_of(sentences, words)
         torch.testing.assert_close(found[row, : len(expected)], torch.tensor(expected), rtol=1e-5, atol=1e-6)
         assert not found[row, len(expected) :].any()
@@ -114,12 +104,11 @@ def test_features_are_the_same_in_half_precision():
     """The square of a document's sum of weights exceeds the range of fp16, and words of weight 0 make it NaN."""
     words = make_dictionary(30)
     words.count[4:] = [1_000_000] + [50] * 29
-    features = SentenceFeatures(words)
     tokens = make_batch([[*[5, 20, 21, 22, MARK] * 80, 4, 4, 4]])
-    real = (tokens != PAD) & (tokens != EOS) & (tokens != MARK)
-    ids, there, _ = group_words_by_sentence(tokens, real, MARK, 100, 20)
-    expected = features(ids, there)
-    torch.testing.assert_close(features.half()(ids, there).float(), expected, rtol=2e-3, atol=2e-3)
+    expected, found = (
+        features(part, tokens, 100) for part in (SentenceFeatures(words), SentenceFeatures(words).half())
+    )
+    torch.testing.assert_close(found.float(), expected, rtol=2e-3, atol=2e-3)
     assert expected[0, 0, 0] > 0.9
 
 
@@ -130,25 +119,22 @@ def test_places_far_inside_share_a_vector():
     assert real.sum() == PLACES + 20 and logits[real].isfinite().all()
 
 
-def test_half_of_the_documents_never_trains_the_extractor_that_scores_it():
+@pytest.mark.parametrize("fold", [0, 1])
+def test_half_of_the_documents_never_trains_the_extractor_that_scores_it(fold):
     _, model = build()
     r = torch.Generator().manual_seed(3)
     tokens = make_batch([torch.randint(5, 40, (9,), generator=r).tolist() for _ in range(40)])
     folds = model.assign_folds(tokens)
     assert 10 < folds.sum() < 30, "both halves have documents"
-    for fold in (0, 1):
-        mine = tokens[folds == fold]
-        held_out, mean = model(mine, held_out=True).logits, model(mine).logits
-        state = {name: value.clone() for name, value in model.state_dict().items()}
-        model.train().zero_grad()
-        optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-        output = model(mine)
-        output.logits[output.real].sum().backward()
-        optimizer.step()
-        model.eval()
-        torch.testing.assert_close(model(mine, held_out=True).logits, held_out, rtol=0, atol=0)
-        assert not torch.allclose(model(mine).logits, mean, atol=1e-4), "the other one has learnt"
-        model.load_state_dict(state)
+    mine = tokens[folds == fold]
+    held_out, mean = model(mine, held_out=True).logits, model(mine).logits
+    optimizer = torch.optim.SGD(model.train().parameters(), lr=1.0)
+    output = model(mine)
+    output.logits[output.real].sum().backward()
+    optimizer.step()
+    model.eval()
+    torch.testing.assert_close(model(mine, held_out=True).logits, held_out, rtol=0, atol=0)
+    assert not torch.allclose(model(mine).logits, mean, atol=1e-4), "the other one has learnt"
 
 
 @pytest.mark.parametrize("fold", [0, 1])
@@ -165,32 +151,24 @@ def test_an_extractor_without_documents_in_a_batch_has_a_gradient_of_0(workers, 
     (document,) = (d for d in ([5, 6, MARK, 7], [5, 7, MARK, 7]) if model.assign_folds(make_batch([d])) == fold)
     output = model.train()(make_batch([document]))
     output.logits[output.real].sum().backward()
-    idle = dict(model.other.named_parameters()) if fold else dict(model.named_parameters())
-    idle = {name: parameter for name, parameter in idle.items() if not name.startswith("other.")}
-    if workers == 1:
-        assert all(parameter.grad is None for parameter in idle.values())
-    else:
-        assert all(not parameter.grad.any() for parameter in idle.values())
-        assert len(idle) == sum(not parameter.grad.any() for parameter in model.parameters())
+    idle = {name: p for name, p in model.named_parameters() if name.startswith("other.") == (fold == 1)}
+    without = {name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()}
+    assert without == set(idle)
+    assert all((parameter.grad is None) == (workers == 1) for parameter in idle.values())
 
 
 def test_new_documents_get_the_mean_of_both_and_training_documents_one_of_them():
-    _, model = build()
-    tokens = make_batch(DOCUMENTS)
-    _, alone = build(cross_fit=False)
+    (_, model), (_, alone), tokens = build(), build(cross_fit=False), make_batch(DOCUMENTS)
     logits = []
     for prefix in ("", "other."):
-        own = {name: model.state_dict()[prefix + name] for name in alone.state_dict()}
-        alone.load_state_dict(own)
+        alone.load_state_dict({name: model.state_dict()[prefix + name] for name in alone.state_dict()})
         logits.append(alone(tokens).logits)
-    real = model(tokens).real
+    real, folds = model(tokens).real, model.assign_folds(tokens).bool()[:, None]
     torch.testing.assert_close(model(tokens).logits[real], ((logits[0] + logits[1]) / 2)[real])
-    folds = model.assign_folds(tokens).bool()[:, None]
-    torch.testing.assert_close(
-        model(tokens, held_out=True).logits[real], torch.where(folds, logits[1], logits[0])[real]
-    )
-    model.train()
-    torch.testing.assert_close(model(tokens).logits[real], torch.where(folds, logits[0], logits[1])[real])
+    held_out = model(tokens, held_out=True).logits
+    torch.testing.assert_close(held_out[real], torch.where(folds, logits[1], logits[0])[real])
+    trained = model.train()(tokens).logits
+    torch.testing.assert_close(trained[real], torch.where(folds, logits[0], logits[1])[real])
 
 
 def test_a_document_stays_in_its_half():
@@ -200,9 +178,8 @@ def test_a_document_stays_in_its_half():
     expected = model.assign_folds(make_batch(documents)).tolist()
     for options in ({"left": True}, {"width": 90}, {"left": True, "width": 90}):
         assert model.assign_folds(make_batch(documents, **options)).tolist() == expected
-    cut = [*DOCUMENTS, long[:FOLD_WORDS]]  # --truncate-source
-    assert model.assign_folds(make_batch(cut)).tolist() == expected
-    assert model.assign_folds(make_batch([[MARK, *DOCUMENTS[0]]]))[0] == expected[0], "marks do not count"
+    changed = [[MARK, *DOCUMENTS[0]], *DOCUMENTS[1:], long[:FOLD_WORDS]]  # --truncate-source; marks do not count
+    assert model.assign_folds(make_batch(changed)).tolist() == expected
 
 
 @pytest.mark.parametrize("precise", [False, True])
@@ -221,15 +198,11 @@ def test_an_average_of_the_extractor_keeps_which_words_are_numbers(precise):
     assert start["words.features.numbers"].dtype == torch.bool
 
 
-@pytest.mark.parametrize("given", [True, False])
-def test_extractors_from_before_load_as_they_were(given):
+def test_extractors_from_before_load_as_they_were():
     """Older options do not mention pools and halves, and their weights have the same names."""
-    task = make_task(mark=True)
     names = ("encoder_embed_dim", "encoder_hidden_size", "max_sentences", "max_sentence_words")
-    old = model_config("sentence_extractor", **dict.fromkeys(names, 5))
-    if not given:
-        old = type(old)({name: old[name] for name in (*names, "_name", "dropout", "encoder_embed_path")})
-    model = task.build_model(old)
+    new = model_config("sentence_extractor", **dict.fromkeys(names, 5))
+    old = type(new)({name: new[name] for name in (*names, "_name", "dropout", "encoder_embed_path")})
+    model = make_task(mark=True).build_model(old)
     assert isinstance(model, SentenceExtractor) and model.other is None and not model.pools
     assert {name.split(".")[0] for name in model.state_dict()} == {"embed_tokens", "words", "sentences", "scores"}
-    assert not isinstance(old, Namespace)

@@ -4,11 +4,13 @@ import math
 import random
 
 import pytest
+import reference
 import torch
 from fairseq.logging import metrics
 from helpers import EOS, PAD, make_batch, make_dictionary, make_task, model_config
-from reference import novel_sentences
+from omegaconf import OmegaConf
 from selection_data import names_of_scores
+from steps import make_criterion
 
 from fairseq_etads.data.labels import (
     EDGES,
@@ -27,6 +29,7 @@ TAGGER = {"encoder_embed_dim": 6, "letter_dim": 3, "letter_filters": 5, "encoder
 EXTRACTOR = {"encoder_embed_dim": 6, "encoder_hidden_size": 4, "max_sentences": 3, "max_sentence_words": 4}
 POOLED = {**EXTRACTOR, "sentence_place_dim": 2}
 SIZES = {"word_tagger": TAGGER, "sentence_extractor": EXTRACTOR, "pooled_extractor": POOLED}
+CRITERION = OmegaConf.create({"_name": "selection_nll"})
 DOCUMENTS = [[5, 6, MARK, 7, 45, 9, 10, 11, MARK, 46, 5, MARK, 12], [30], [MARK, MARK, 4, 47], [], [21, MARK]]
 
 
@@ -90,13 +93,8 @@ def test_sentences_are_cut_as_by_a_loop():
         real = (tokens != PAD) & (tokens != EOS) & (tokens != MARK)
         ids, there, _ = group_words_by_sentence(tokens, real, MARK, 3, 2)
         for row, document in enumerate(documents):
-            sentences = [[]]
-            for word in document:
-                if word == MARK:
-                    sentences.append([])
-                else:
-                    sentences[-1].append(word)
-            expected = [sentence[:2] for sentence in sentences[:3]]
+            sentences = reference.sentences_of(document, MARK)[0]
+            expected = [[document[place] for place in places[:2]] for places in sentences[:3]]
             found = [ids[row, n][there[row, n]].tolist() for n in range(ids.shape[1])]
             assert found == (expected + [[]] * 3)[: len(found)] and not any(map(len, expected[len(found) :]))
 
@@ -108,31 +106,21 @@ def test_the_memory_of_what_was_taken_is_that_of_the_paper():
     found = scores(states, missing)[0]
     real = [0, 1, 3, 4]
     with torch.no_grad():
-        expected = novel_sentences([states[0, i] for i in real], names_of_scores(scores))
+        expected = reference.novel_sentences([states[0, i] for i in real], names_of_scores(scores))
     torch.testing.assert_close(found[real], torch.stack(expected))
 
 
-def make_labels(tokens, unit):
-    """Learnable labels: words below 8 are copied, and sentences with such a word are selected."""
+def make_sample(model):
+    """A batch with labels: words below 8 are copied, and sentences with such a word are selected."""
+    tokens = make_batch([*DOCUMENTS, [7, MARK, 20, 5, 9, MARK, 30]])
     labels = ((tokens < 8) & (tokens > 3)).float()
-    if unit == "sentences":
+    if model.unit == "sentences":
         for row, values in zip(tokens, labels):
             numbers = (row == MARK).long().cumsum(0)
             for number in numbers.unique():
-                values[numbers == number] = values[(numbers == number)].max()
-    return labels.masked_fill((tokens == PAD) | (tokens == EOS) | (tokens == MARK), -1)
-
-
-def make_sample(model):
-    tokens = make_batch([*DOCUMENTS, [7, MARK, 20, 5, 9, MARK, 30]])
-    net_input = {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)}
-    return {"net_input": net_input, "labels": make_labels(tokens, model.unit), "ntokens": 1}
-
-
-def model_config_of_criterion():
-    from omegaconf import OmegaConf
-
-    return OmegaConf.create({"_name": "selection_nll"})
+                values[numbers == number] = values[numbers == number].max()
+    labels.masked_fill_((tokens == PAD) | (tokens == EOS) | (tokens == MARK), -1)
+    return {"net_input": {"src_tokens": tokens}, "labels": labels, "ntokens": 1}
 
 
 @pytest.mark.parametrize("arch", ["word_tagger", "pooled_extractor"])
@@ -151,7 +139,7 @@ def test_the_loss_is_that_of_a_loop(arch):
         expected, size = sum(map(sum, losses)), sum(map(len, losses))
     else:
         expected, size = sum(sum(row) / max(len(row), 1) for row in losses), len(losses)
-    loss, found_size, logs = task.build_criterion(model_config_of_criterion())(model, sample)
+    loss, found_size, logs = task.build_criterion(CRITERION)(model, sample)
     assert loss.item() == pytest.approx(expected, rel=1e-5) and found_size == size
     assert sum(map(sum, logs["histogram"].tolist())) == sum(map(len, losses))
 
@@ -159,7 +147,7 @@ def test_the_loss_is_that_of_a_loop(arch):
 def test_a_worker_without_batches_changes_no_figure():
     """fairseq-validate lets it log nothing while other workers still have batches."""
     task, model = build("word_tagger")
-    criterion, found = task.build_criterion(model_config_of_criterion()), []
+    criterion, found = task.build_criterion(CRITERION), []
     logs = criterion(model, make_sample(model))[2]
     for outputs in ([logs], [{}, logs, {}], [{}]):
         with metrics.aggregate(new_root=True) as aggregator:
@@ -198,23 +186,20 @@ def test_what_does_not_go_with_a_selector_is_refused():
     with pytest.raises(ValueError, match='--arch sentence_extractor needs "<q>" at the ends of sentences'):
         make_task().build_model(model_config("sentence_extractor", **EXTRACTOR))
     task, model = build("word_tagger")
-    from steps import make_criterion
-
     with pytest.raises(ValueError, match="summarization_nll does not go with an architecture that selects"):
         make_criterion(task)
     with pytest.raises(ValueError, match="cannot write summaries: use it with etads-select"):
         task.build_generator([model], None)
+    assert not set(SIZES).intersection(list_architectures()), "a folder is for models that write summaries"
+    with pytest.raises(ValueError, match="the split has no labels"):
+        task.build_criterion(CRITERION)(model, {"net_input": {}})
     task.cfg.eval_rouge = True
     with pytest.raises(ValueError, match="--eval-rouge has no effect"):
-        task.build_criterion(model_config_of_criterion())
-    assert not set(SIZES).intersection(list_architectures()), "a folder is for models that write summaries"
-    task.cfg.eval_rouge = False
-    with pytest.raises(ValueError, match="the split has no labels"):
-        task.build_criterion(model_config_of_criterion())(model, {"net_input": {}})
+        task.build_criterion(CRITERION)
     plain = make_task()
     plain.build_model(model_config("etads"))
     with pytest.raises(ValueError, match="selection_nll does not go with one that writes summaries"):
-        plain.build_criterion(model_config_of_criterion())
+        plain.build_criterion(CRITERION)
     plain.cfg.labels = "here"
     with pytest.raises(ValueError, match="--labels here has no effect without --criterion selection_nll"):
         make_criterion(plain)
