@@ -15,13 +15,6 @@ class Options:
     beam, nbest, max_len_b, score_reference, print_alignment = 3, 2, 8, False, None
 
 
-def used(task, model, **settings):
-    """A generator of the task that has already decoded, so it holds packed weights."""
-    generator = task.build_generator([model], Options(), extra_gen_cls_kwargs=settings)
-    decode(task, generator)
-    return generator
-
-
 def decode(task, generator):
     """Tokens and scores of the documents."""
     found = task.inference_step(generator, generator.models, make_sample(DOCUMENTS))
@@ -32,7 +25,8 @@ def test_everything_goes_through_a_process_that_is_spawned():
     task = make_task(tail=30, coverage_penalty=0.3)
     model = sharpened(task=task, pointer="switch")
     model.make_generation_fast_()  # as in fairseq's commands
-    generator = used(task, model, infer_dtype="int8")
+    generator = task.build_generator([model], Options(), extra_gen_cls_kwargs={"infer_dtype": "int8"})
+    decode(task, generator)  # which packs the weights
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         there, settings = pool.starmap(decode, [(task, generator)]), pool.map(copy.copy, [generator.options])
     assert there == [decode(task, generator)]
