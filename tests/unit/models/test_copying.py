@@ -19,10 +19,10 @@ def make(task, pointer):
     return model
 
 
-def summarise(task, model, documents, prefix=None, constraints=None, **changes):
+def summarise(task, model, documents, prefix=None, phrases=None, **changes):
     generator = task.build_generator([model], options(**changes))
     sample = make_sample(documents)
-    return task.inference_step(generator, [model], sample, prefix_tokens=prefix, constraints=constraints)
+    return task.inference_step(generator, [model], sample, prefix_tokens=prefix, constraints=phrases)
 
 
 def words(hypotheses):
@@ -43,7 +43,7 @@ def test_constraints_may_hold_copied_words():
     task = make_task(tail=TAIL)
     constraints = pack_constraints([[torch.tensor([71])], [torch.tensor([6, 50])]])
     documents, search = [[5, 70, 71], [5, 50, 6]], {"constraints": "ordered", "beam": 4, "max_len_b": 8}
-    first, second = words(summarise(task, make(task, "soft"), documents, constraints=constraints, **search))
+    first, second = words(summarise(task, make(task, "soft"), documents, phrases=constraints, **search))
     assert 71 in first
     assert (6, 50) in zip(second, second[1:])
 
