@@ -63,21 +63,6 @@ def test_the_dictionary_may_grow_after_the_model_was_built():
         assert target.tolist() == [[44 if pointer == "soft" else 3, 3]]
 
 
-def test_with_a_file_of_replacements_and_without_known_words_there_is_an_alignment():
-    task = make_task(tail=TAIL)
-    model = make_model("etads", task, output_bias=True)
-    with torch.no_grad():
-        model.decoder.output_projection.bias[3] = 20  # the unknown word wherever possible
-    documents = [[5, 6, 7], [3, 3]]
-    plain, filed = words(summarise(task, model, documents)), summarise(task, model, documents, replace_unk="file")
-    assert words(filed) == plain
-    replaced = summarise(task, model, documents, replace_unk="")
-    assert words(replaced)[1] == plain[1], "there is nothing better in the document"
-    for document, found in zip(documents, replaced):
-        assert len(found[0]["alignment"]) == len(found[0]["tokens"])
-        assert all(place < len(document) for place in found[0]["alignment"].tolist())
-
-
 @pytest.mark.parametrize("alignment", [None, "hard"])
 @pytest.mark.parametrize("order", [1, -1])
 def test_references_are_scored_by_models_with_and_without_a_pointer_together(order, alignment):

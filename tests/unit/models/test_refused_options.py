@@ -30,7 +30,6 @@ REFUSED = [
     ("etads", {"max_target_positions": 3}, "--truncate-target 100 needs 101 positions"),
     ("etads", {"decoder_input_dim": 24}, "--decoder-input-dim 24 needs the width of"),
     ("etads", {"decoder_output_dim": 24}, "--share-all-embeddings needs an output layer as wide as the embeddings"),
-    ("etads", {"decoder_output_dim": 24, **APART, **TIED}, "--share-decoder-input-output-embed needs an output"),
     ("etads", {**CLUSTERS, "pointer": "soft"}, "does not go with --adaptive-softmax"),
     ("etads", {**CLUSTERS, "tie_adaptive_weights": True}, "weights has no effect without fai"),
     ("etads", {**CLUSTERS, "tie_adaptive_proj": True}, "-proj has no effect without fairseq'"),
@@ -38,10 +37,7 @@ REFUSED = [
     ("etads", {"focus_center": "relative", "focus_layers": "none"}, "--focus-center relative has no effect with --foc"),
     ("etads", {"focus_initial_scope": "2,0"}, '--focus-initial-scope "2,0": "0" is not a scope; choose a number of to'),
     ("etads", {"focus_initial_scope": "1,2,3,4,5"}, "5 scopes for 4 heads"),
-    ("etads", {"focus_initial_scope": "3", "focus_layers": "none"}, "--focus-initial-scope 3 has no effect"),
-    ("etads", {"focus_strength": "learned", "focus_layers": "none"}, "--focus-strength learned has no effect"),
     ("etads", {"attention_kernel": "fused", "focus_layers": "none"}, "--attention-kernel fused has no effect with --f"),
-    ("etads", {"saliency_gate": "open", "saliency_layers": "none"}, "--saliency-gate open has no effect with --salien"),
     ("etads", {"pointer": "soft", "pointer_initial_generate": 1.0}, "--pointer-initial-generate 1.0: choose a probabi"),
     ("etads", {"encoder_neighbours": 1, "no_token_positional_embeddings": True}, "does not go with --no-token-positio"),
     ("etads", {"output_bias": True, **CLUSTERS, **APART}, "--output-bias does not go with --adaptive-softmax-cutoff"),
@@ -49,10 +45,8 @@ REFUSED = [
     ("etads", {"aggregation": "attn", "encoder_layers": 1}, "choose an encoder with more layers"),
     ("etads", {"aggregation": "add", "encoder_layerdrop": 0.1}, "--aggregation add does not go with --encoder-layerd"),
     ("etads", {"embed_from_text": True, "encoder_embed_path": "/nowhere"}, "--embed-from-text does not go with --enco"),
-    *(
-        ("etads", {**TWICE, f"decoder_{name}": value}, f"{name} is".replace("_", "-"))
-        for name, value in (("layers", 3), ("ffn_embed_dim", 64), ("attention_heads", 2), ("normalize_before", True))
-    ),
+    ("etads", {**TWICE, "decoder_layers": 3}, "layers is"),
+    ("etads", {**TWICE, "decoder_normalize_before": True}, "normalize-before is"),
     ("gru_seq2seq", {"decoder_embed_path": "/nowhere"}, '--decoder-embed-path "/nowhere": no such file'),
     ("gru_seq2seq", {"readout_dim": 8, **SHARED}, "--share-all-embeddings needs an output layer a"),
     ("gru_seq2seq", {"encoder": "conv"}, "--encoder conv needs --bridge zero, not --bridge tanh"),
@@ -66,19 +60,16 @@ REFUSED = [
     ("gru_seq2seq", {"sentence_attention": "extractor", "extractor_hidden_size": 0}, "--extractor-hidden-size 0: choo"),
     ("gru_seq2seq", {"max_sentences": 9}, "--max-sentences 9 has no effect"),
     ("convs2s", {"encoder_embed_dim": 9}, "--decoder-embed-dim 12 needs equal widths"),
-    ("convs2s", {"decoder_embed_path": "/nowhere"}, '--decoder-embed-path "/nowhere": no such file'),
     ("convs2s", {"encoder_layers": "3"}, '--encoder-layers "3": choose convo'),
     ("convs2s", {"decoder_layers": "[]"}, '--decoder-layers "[]": choose one layer or more'),
     ("convs2s", {"decoder_attention": "[True]"}, "a list of True and False for each of the 3 layers of the decoder"),
     ("convs2s", {"share_input_output_embed": True}, "--decoder-out-embed-dim is 10 and --decoder-embed-dim is 12"),
     ("convs2s", {"max_source_positions": 3}, "--truncate-source 400 needs 401 positions"),
     ("etads", {"focus_layers": "0", "encoder_layers": 4}, '--focus-layers "0"'),
-    ("etads", {"focus_layers": "2-1", "encoder_layers": 4}, '--focus-layers "2-1"'),
     ("etads", {"focus_layers": "²", "encoder_layers": 4}, '--focus-layers "²"'),
     ("etads", {"saliency_layers": "3", "encoder_layers": 4}, '--saliency-layers "3"'),
     ("gru_seq2seq", {"source_factors": "tf,lemma"}, 'no factor "lemma"; DATA has tf, pos, ner, idf'),
     ("gru_seq2seq", {"source_factors": "tf:²"}, '"tf:²" must be a new name'),
-    ("gru_seq2seq", {"source_factors": "tf,tf"}, '"tf" must be a new name'),
     ("gru_seq2seq", {**SHARED, "decoder_embed_dim": 8}, "-dim is 16 and --decoder-embed-dim is 8"),
     ("pointer_generator", TIED, "equivalent to --share-all-embeddings; use that"),
     ("pointer_generator", {"decoder_embed_dim": 8}, "--share-input-embeddings needs equal widths, but --encoder"),
@@ -172,23 +163,13 @@ def test_what_the_data_lacks_is_refused():
 def test_all_noise_and_what_only_saves_memory_go_together():
     """Also with --coverage-loss, with which only --decoder-layerdrop without a pointer is refused."""
     at_once = {
-        "etads": {
-            **{"decoder_layerdrop": 0.5, "encoder_layerdrop": 0.5, "pointer": "soft", "encoder_gate": True},
-            **{"layernorm_embedding": True, "no_scale_embedding": True, "checkpoint_activations": True},
-            **{"offload_activations": True, "quant_noise_pq": 0.1, "encoder_normalize_before": True},
-            **{"decoder_normalize_before": True, "no_decoder_final_norm": True, "no_token_positional_embeddings": True},
-            **{"share_encoder_decoder_layers": True, "attention_dropout": 0.1, "activation_dropout": 0.1},
-            **{"dropout": 0.3, "min_params_to_wrap": 5, "quant_noise_pq_block_size": 4},
-        },
-        "gru_seq2seq": {
-            **{"coverage": True, "temporal_attention": True, "hierarchical_attention": True, "pointer": "soft"},
-            **{"encoder_layers": 2, "dropout": 0.1, "share_all_embeddings": True, "large_vocabulary_trick": 20},
-            **{"dropout_at": "state", "sentence_attention": "extractor"},
-        },
-        "convs2s": {"pointer": "soft", "pointer_continue": True, "dropout": 0.1},
-        "abs": {"pointer": "soft", "pointer_continue": True, "source_marks": 1, "context_size": 2},
+        **{"decoder_layerdrop": 0.5, "encoder_layerdrop": 0.5, "pointer": "soft", "encoder_gate": True},
+        **{"layernorm_embedding": True, "no_scale_embedding": True, "checkpoint_activations": True},
+        **{"offload_activations": True, "quant_noise_pq": 0.1, "encoder_normalize_before": True},
+        **{"decoder_normalize_before": True, "no_decoder_final_norm": True, "no_token_positional_embeddings": True},
+        **{"attention_dropout": 0.1, "activation_dropout": 0.1, "dropout": 0.3, **TWICE},
+        **{"min_params_to_wrap": 5, "quant_noise_pq_block_size": 4},
     }
-    for arch, options in at_once.items():
-        train_and_decode(steps_task(), model_options(arch, options), steps=4, coverage_loss=1.0)
+    train_and_decode(steps_task(), model_options("etads", at_once), steps=4, coverage_loss=1.0)
     clusters = {**CLUSTERS, "adaptive_softmax_dropout": 0.2}
     train_and_decode(steps_task(), model_options("etads", clusters), "adaptive_loss", ddp_backend="legacy_ddp")

@@ -1,14 +1,14 @@
-"""The composable Transformer: equivalence with fairseq's, mechanisms in layers, source factors, options."""
+"""The composable Transformer: equivalence with fairseq's, mechanisms in layers, factors, neighbours, options."""
 
 import pytest
 import reference
 import torch
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from helpers import PAD, SMALL, make_batch, make_dictionary, make_model, make_task, model_config
+from helpers import EOS, PAD, SMALL, make_batch, make_dictionary, make_model, make_task, model_config
 
 from fairseq_etads.layers.encoder_attention import FocusAttention
-from fairseq_etads.models.transformer import BridgeAttention
+from fairseq_etads.models.transformer import BridgeAttention, NeighbourProjections
 from fairseq_etads.models.transformer_options import parse_layer_numbers
 
 SUMMARIES = [[5, 6, 7], [8], [9, 10, 11, 12], [13, 14], [15]]
@@ -84,20 +84,12 @@ def test_parse_layers():
     assert parse_layer_numbers(" 1, 3-4 ", 4, "--x") == {0, 2, 3}
 
 
-@pytest.mark.parametrize(
-    "arch,flags,shared",
-    [
-        ("etads", [], True),
-        ("etads", ["--no-share-all-embeddings"], False),
-        ("es_transformer", [], False),
-        ("es_transformer", ["--share-all-embeddings"], True),
-    ],
-)
-def test_switches_can_be_given_either_way_whatever_the_preset_has(arch, flags, shared):
-    command = ["data", "--task", "summarization", "--arch", arch, "--max-tokens", "9", *flags]
-    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), command))
-    assert cfg.model.share_all_embeddings is shared
-    assert cfg.model.encoder_learned_pos is (arch == "etads")
+@pytest.mark.parametrize("arch,preset", [("etads", True), ("es_transformer", False)])
+def test_switches_can_be_given_either_way_whatever_the_preset_has(arch, preset):
+    for flags, shared in (([], preset), (["--share-all-embeddings"], True), (["--no-share-all-embeddings"], False)):
+        command = ["data", "--task", "summarization", "--arch", arch, "--max-tokens", "9", *flags]
+        cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), command))
+        assert cfg.model.share_all_embeddings is shared
 
 
 def test_the_gate_begins_with_small_weights():
@@ -119,3 +111,49 @@ def test_positions_that_are_not_learned_are_those_of_the_equations(left, documen
             expected = reference.sinusoidal_position(place + PAD + 1, row.shape[1])
             torch.testing.assert_close(vector, expected, rtol=0, atol=1e-5)
         assert row[ids.eq(PAD)].eq(0).all(), "padding has no position"
+
+
+@pytest.mark.parametrize("offsets", [(-1, 1), (-1, 1, -2, 2, -3, 3), (-1, -2)])
+def test_neighbours_and_their_gradients_are_those_of_the_loop(offsets):
+    layer = NeighbourProjections(6, offsets).double()
+    torch.manual_seed(0)
+    for linear in layer.maps:
+        torch.nn.init.normal_(linear.weight)
+    for length in (1, 2, 5):
+        vectors = torch.randn(length, 6, dtype=torch.double, requires_grad=True)
+        got = vectors + layer(vectors[None], torch.zeros(1, length, dtype=torch.bool))[0]
+        want = reference.neighbour_inputs(vectors, [linear.weight for linear in layer.maps], offsets)
+        torch.testing.assert_close(got, want)
+        wanted = [vectors, *layer.parameters()]
+        gradients = [
+            torch.autograd.grad(out.pow(2).sum(), wanted, allow_unused=True, materialize_grads=True)
+            for out in (got, want)
+        ]
+        torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("learned", [True, False])
+def test_with_neighbours_the_inputs_of_the_first_layers_are_those_of_the_loop(learned, documents):
+    """Inside a model, the inputs of encoder and decoder have its scale and positions; without the maps, it is plain."""
+    positions = dict.fromkeys(("encoder_learned_pos", "decoder_learned_pos"), learned)
+    plain = make_model("etads", **positions)
+    model = make_model("etads", encoder_neighbours=2, decoder_neighbours=2, **positions)
+    missing = model.load_state_dict(plain.state_dict(), strict=False).missing_keys
+    assert missing and all(".neighbours.maps." in name for name in missing)
+    tokens, previous = make_batch(documents), torch.tensor([[EOS, 5, 6, 7]]).expand(len(documents), -1)
+    assert torch.equal(decode(model, tokens, previous), decode(plain, tokens, previous))
+    seen = {}
+    for side in ("encoder", "decoder"):
+        part = getattr(model, side)
+        for linear in part.neighbours.maps:
+            torch.nn.init.normal_(linear.weight, std=0.3)
+        part.layers[0].register_forward_pre_hook(lambda _, inputs, side=side: seen.update({side: inputs[0]}))
+    decode(model, tokens, previous)
+    for side, ids, offsets in (("encoder", tokens, [-1, 1, -2, 2]), ("decoder", previous, [-1, -2])):
+        part = getattr(model, side)
+        for row, text in enumerate(ids):
+            text = text[text.ne(PAD)]
+            maps = [linear.weight for linear in part.neighbours.maps]
+            expected = part.embed_scale * reference.neighbour_inputs(part.embed_tokens(text), maps, offsets)
+            places = type(part.embed_positions).forward(part.embed_positions, text[None])[0]
+            torch.testing.assert_close(seen[side][: len(text), row], expected + places, rtol=1e-4, atol=1e-5)
