@@ -56,21 +56,17 @@ def test_the_distribution_and_the_loss_equal_loops():
     assert loss.item() == pytest.approx((1 - GAMMA) * alone + GAMMA * expected, rel=1e-5)
 
 
-def test_with_weight_0_it_is_the_model_without_to_the_bit():
-    model, sample = model_of(), make_sample(DOCUMENTS, SUMMARIES)
-    with_it = gradients(model, loss_of(0.0), sample)
+def test_the_encoder_gets_another_gradient_unless_it_is_cut_or_the_weight_is_0():
+    sample, model = make_sample(DOCUMENTS, SUMMARIES), model_of()
+    unweighted = gradients(model, loss_of(0.0), sample)
     model.decoder.closed_book = None
-    without = gradients(model, loss_of(0.0), sample)
-    assert without.keys() == with_it.keys()
-    assert all(torch.equal(with_it[name], without[name]) for name in without)
-
-
-def test_the_encoder_gets_another_gradient_unless_it_is_cut():
-    plain = gradients(model_of(), loss_of(0.0), make_sample(DOCUMENTS, SUMMARIES))
+    plain = gradients(model, loss_of(0.0), sample)
+    assert plain.keys() == unweighted.keys()
+    assert all(torch.equal(unweighted[name], plain[name]) for name in plain)
     names = [name for name in plain if name.startswith(("encoder.lstm", "encoder.first"))]
     assert names
     for cut in (False, True):
-        found = gradients(model_of(closed_book_cut=cut), loss_of(), make_sample(DOCUMENTS, SUMMARIES))
+        found = gradients(model_of(closed_book_cut=cut), loss_of(), sample)
         for name in names:
             assert torch.allclose(found[name], (1 - GAMMA) * plain[name], rtol=1e-4, atol=1e-6) == cut, name
 

@@ -138,22 +138,24 @@ def test_the_task_loads_once_and_not_when_training_resumes_or_a_checkpoint_is_lo
         model = task.build_model(model_config("etads", **SMALL))
         return torch.equal(model.decoder.layers[0].fc1.weight, plain.decoder.layers[0].fc1.weight)
 
-    assert begins_with_it(init_task(tmp_path))
     loading = init_task(tmp_path)
     loading.load_state_dict(loading.state_dict())
     assert not begins_with_it(loading)
     (tmp_path / "run [1]").mkdir()
-    assert begins_with_it(init_task(tmp_path))
-    for name in ("checkpoint_last_old.pt", "checkpoint_last.pt.bak", "checkpoint_last-shards.pt"):  # renamed by a user
-        (tmp_path / "run [1]" / name).touch()
-    assert begins_with_it(init_task(tmp_path))
-    for name, option in (("-shard1", {}), ("_a", {"checkpoint_suffix": "_a"})):
-        last = tmp_path / "run [1]" / f"checkpoint_last{name}.pt"
-        last.touch()
-        assert not begins_with_it(init_task(tmp_path, **option))
-        last.unlink()
-    (tmp_path / "run [1]" / "checkpoint_last.pt").touch()
-    assert not begins_with_it(init_task(tmp_path))
+    for name, option, begins in (
+        ("checkpoint_best.pt", {}, True),
+        ("checkpoint_last_old.pt", {}, True),  # renamed by a user
+        ("checkpoint_last.pt.bak", {}, True),
+        ("checkpoint_last-shards.pt", {}, True),
+        ("checkpoint_last-shard1.pt", {}, False),
+        ("checkpoint_last_a.pt", {"checkpoint_suffix": "_a"}, False),
+        ("checkpoint_last.pt", {}, False),
+    ):
+        file = tmp_path / "run [1]" / name
+        file.touch()
+        assert begins_with_it(init_task(tmp_path, **option)) == begins, name
+        if name != "checkpoint_last.pt":
+            file.unlink()
     (tmp_path / "plain.pt").unlink()
     assert not begins_with_it(init_task(tmp_path)), "the file may be gone by then"
     for option in ("restore_file", "finetune_from_model", "continue_once"):

@@ -3,16 +3,10 @@
 import copy
 import multiprocessing
 
-from decoding import make_sample, sharpened
+from decoding import make_sample, options, sharpened
 from helpers import make_task
 
 DOCUMENTS = [[5, 6, 7, 50], [9, 8], [], [51, 10, 52, 11, 50]]
-
-
-class Options:
-    """Options that fairseq's commands pass to build_generator, in part."""
-
-    beam, nbest, max_len_b, score_reference, print_alignment = 3, 2, 8, False, None
 
 
 def decode(task, generator):
@@ -25,7 +19,7 @@ def test_everything_goes_through_a_process_that_is_spawned():
     task = make_task(tail=30, coverage_penalty=0.3)
     model = sharpened(task=task, pointer="switch")
     model.make_generation_fast_()  # as in fairseq's commands
-    generator = task.build_generator([model], Options(), extra_gen_cls_kwargs={"infer_dtype": "int8"})
+    generator = task.build_generator([model], options(nbest=2), extra_gen_cls_kwargs={"infer_dtype": "int8"})
     decode(task, generator)  # which packs the weights
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         there, settings = pool.starmap(decode, [(task, generator)]), pool.map(copy.copy, [generator.options])

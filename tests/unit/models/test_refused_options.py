@@ -47,6 +47,7 @@ REFUSED = [
     ("etads", {"embed_from_text": True, "encoder_embed_path": "/nowhere"}, "--embed-from-text does not go with --enco"),
     ("etads", {**TWICE, "decoder_layers": 3}, "layers is"),
     ("etads", {**TWICE, "decoder_normalize_before": True}, "normalize-before is"),
+    ("gru_seq2seq", {"encoder_embed_path": "/nowhere"}, '--encoder-embed-path "/nowhere": no such file'),
     ("gru_seq2seq", {"decoder_embed_path": "/nowhere"}, '--decoder-embed-path "/nowhere": no such file'),
     ("gru_seq2seq", {"readout_dim": 8, **SHARED}, "--share-all-embeddings needs an output layer a"),
     ("gru_seq2seq", {"encoder": "conv"}, "--encoder conv needs --bridge zero, not --bridge tanh"),
@@ -122,7 +123,6 @@ def test_what_is_refused(name, options, message):
     "arch, options, trained, of_task, message",
     [
         ("etads", {}, {}, {"truncate_source": 30}, r"has 31 learned positions.*--truncate-source 30"),
-        ("etads", {}, {}, {"truncate_target": 30}, r"has 31 learned positions.*--truncate-target 30"),
         ("gru_seq2seq", {}, {}, {"words": 6}, r"the source dictionary has 44 known words.* 10: .*DATA"),
         ("abs", {}, {}, {"target_words": 9}, r"the target dictionary has 44 known words.* 9: "),
         ("gru_seq2seq", {}, {"source_factors": "tf"}, {}, r"source factors tf \(10 values\) but DATA has \(none\)"),
