@@ -3,6 +3,7 @@
 import pytest
 import reference
 import torch
+from test_attention import padding_mask
 
 from fairseq_etads.attention import hierarchical_attention, temporal_attention
 
@@ -14,9 +15,7 @@ def random(*shape, seed=0, scale=1.0):
 @pytest.mark.parametrize("steps", [1, 2, 6])
 @pytest.mark.parametrize("left", [False, True])
 def test_temporal_attention(steps, left):
-    scores, lengths = random(3, steps, 7, scale=3.0), [7, 4, 1]
-    places = torch.arange(7)
-    mask = torch.stack([places < 7 - n if left else places >= n for n in lengths])
+    scores, mask = random(3, steps, 7, scale=3.0), padding_mask([7, 4, 1], left)
     got = temporal_attention(scores, mask)
     assert (got[mask[:, None].expand_as(got)] == 0).all()
     for b in range(3):
@@ -43,9 +42,7 @@ def test_hierarchical_attention():
 
 
 def test_hierarchical_attention_at_its_edges():
-    """A single word has probability 1; words in a sentence of probability 0 get none, even if the others' probabilities
-    are tiny.
-    """
+    """A single word has probability 1; words in a sentence of probability 0 get none, however tiny the others are."""
     one, ids = torch.tensor([[[1.0, 0.0]]]), torch.tensor([[0, 1]])
     assert hierarchical_attention(one, torch.tensor([[[0.5, 0.5]]]), ids).tolist() == [[[1, 0]]]
     even = torch.tensor([[[0.5, 0.5]]])

@@ -106,9 +106,7 @@ class Case:
 def make_case(name, seed=1, **more):
     arch, options = ROWS[name]
     options = {**options, **more}
-    of_task = {key: value for key, value in options.items() if key == "target_words"}
-    options = {key: value for key, value in options.items() if key not in of_task}
-    task, model = build(arch, options, seed=seed, **of_task)
+    task, model = build(arch, options, seed=seed, target_words=options.pop("target_words", None))
     return Case(arch, options, task, model.eval())
 
 
@@ -221,21 +219,21 @@ def criterion_of(case):
     return options_of_criterion("summarization_nll", label_smoothing=0.1, coverage_loss=0.5)
 
 
-def learn(case, samples, model=None):
+def learn(case, samples):
     """The sum of the losses of batches, and its gradients; a missing one is 0."""
-    model = model or case.model
     criterion = case.task.build_criterion(criterion_of(case))
-    model.zero_grad()
-    loss = sum(criterion(model, sample)[0] for sample in samples)
+    case.model.zero_grad()
+    loss = sum(criterion(case.model, sample)[0] for sample in samples)
     loss.backward()
-    parameters = model.named_parameters()
+    parameters = case.model.named_parameters()
     return loss.detach(), {name: torch.zeros_like(p) if p.grad is None else p.grad.clone() for name, p in parameters}
 
 
 def test_every_parameter_is_trained_and_each_pair_by_itself(name):
     """The loss of a batch is the sum over its pairs, and more padding changes neither it nor its gradients."""
     case = make_case(name)
-    loss, gradients = whole = learn(case, [case.batch()], case.model.train())
+    case.model.train()
+    loss, gradients = whole = learn(case, [case.batch()])
     assert loss.isfinite()
     for part, gradient in gradients.items():
         assert gradient.abs().sum() > 0, f"{part} receives no gradient"
@@ -244,7 +242,8 @@ def test_every_parameter_is_trained_and_each_pair_by_itself(name):
             continue  # refused in training
         torch.testing.assert_close(learn(case, [case.batch(ALL, left, more)]), whole, **CLOSE)
     if getattr(getattr(case.model, "decoder", None), "large_vocabulary_trick", 0):
-        whole = learn(case, [case.batch()], case.model.eval())  # documents share a list of words in training
+        case.model.eval()  # documents share a list of words in training
+        whole = learn(case, [case.batch()])
     torch.testing.assert_close(learn(case, [case.batch([number]) for number in ALL]), whole, **CLOSE)
 
 

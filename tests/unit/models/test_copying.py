@@ -1,8 +1,11 @@
-"""Copying through beam search: extended ids inside, words outside."""
+"""Copying through beam search: extended ids inside, words outside, also in another process."""
+
+import copy
+import multiprocessing
 
 import pytest
 import torch
-from decoding import make_sample, options
+from decoding import make_sample, options, sharpened
 from fairseq.token_generation_constraints import pack_constraints
 from helpers import EOS, PAD, make_batch, make_model, make_task
 
@@ -85,3 +88,20 @@ def test_references_are_scored_by_models_with_and_without_a_pointer_together(ord
         kept = target[row].ne(PAD)
         torch.testing.assert_close(found[0]["positional_scores"], (total / 2).log()[row, kept], rtol=1e-4, atol=1e-4)
         assert (found[0]["alignment"] is None) == (alignment is None)
+
+
+def decode(task, generator):
+    """Tokens and scores of some documents."""
+    found = task.inference_step(generator, generator.models, make_sample([[5, 6, 7, 50], [], [51, 10, 52, 11, 50]]))
+    return [[(h["tokens"].tolist(), h["score"].item()) for h in row] for row in found]
+
+
+def test_tasks_models_generators_and_settings_go_through_a_process_that_is_spawned():
+    task = make_task(tail=TAIL, coverage_penalty=0.3)
+    model = sharpened(task=task, pointer="switch")
+    model.make_generation_fast_()  # as in fairseq's commands
+    generator = task.build_generator([model], options(nbest=2), extra_gen_cls_kwargs={"infer_dtype": "int8"})
+    here = decode(task, generator)  # which packs the weights
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        there, settings = pool.starmap(decode, [(task, generator)]), pool.map(copy.copy, [generator.options])
+    assert there == [here] and settings == [generator.options]

@@ -15,22 +15,17 @@ from fairseq.models import (
     FairseqEncoderDecoderModel,
 )
 from fairseq.modules import AdaptiveInput
-from helpers import EOS, PAD
+from helpers import PAD
 from omegaconf import OmegaConf
 from steps import RARE, make_sample, steps_task, train_and_decode
 
 from fairseq_etads.models.external_models import _UnknownWordsHook, check_external_model
 
 UNK = 3
-TINY = {
-    **dict.fromkeys(("encoder_layers", "decoder_layers"), 1),
-    **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 2),
-    **dict.fromkeys(("encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_conv_dim", "encoder_hidden_size"), 16),
-    **dict.fromkeys(("decoder_embed_dim", "decoder_ffn_embed_dim", "decoder_conv_dim", "decoder_hidden_size"), 16),
-    **dict.fromkeys(("decoder_output_dim", "decoder_input_dim", "decoder_out_embed_dim"), 16),
-    "encoder_kernel_size_list": [3],
-    "decoder_kernel_size_list": [3],
-}
+SIZES = {"layers": 1, "attention_heads": 2, "kernel_size_list": [3]}
+SIZES |= dict.fromkeys(("embed_dim", "ffn_embed_dim", "conv_dim", "hidden_size", "output_dim", "input_dim"), 16)
+TINY = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in SIZES.items()}
+TINY["decoder_out_embed_dim"] = 16
 FCONV = {"encoder_layers": "[(16, 3)]", "decoder_layers": "[(16, 3)]"}
 TRAINED = {"bart", "fconv", "fconv_self_att", "lightconv", "lstm", "roberta_enc_dec", "transformer"}
 TRAINED |= {"transformer_align"}
@@ -77,9 +72,6 @@ def test_each_architecture_trains_and_decodes_or_is_refused_in_words():
     assert len(refused) >= 20 and all("--" in message for message in refused.values())
     assert "does not write from left to right" in refused["levenshtein_transformer"]
     assert "reads or writes speech" in refused["s2t_transformer"]
-
-
-def test_models_without_an_encoder_and_a_decoder_are_refused():
     for arch in ("transformer_lm", "wav2vec2"):
         with pytest.raises(ValueError, match=f"--arch {arch} is not an encoder and a decoder"):
             steps_task().build_model(Namespace(arch=arch))
@@ -88,14 +80,12 @@ def test_models_without_an_encoder_and_a_decoder_are_refused():
 @pytest.mark.parametrize("arch", ["transformer_tiny", "lstm", "fconv"])
 def test_the_copy_tail_is_read_as_the_unknown_word(arch):
     model, sample = external_model(arch), make_sample()
-    before = copy.deepcopy(sample)
-    log_probs = output(model, sample)
+    tokens, log_probs = sample["net_input"]["src_tokens"].clone(), output(model, sample)
     assert log_probs.shape[2] == V == model.encoder.embed_tokens.num_embeddings
     assert torch.equal(log_probs, output(model, without_rare(sample)))
-    assert torch.equal(sample["net_input"]["src_tokens"], before["net_input"]["src_tokens"])
-    other = copy.deepcopy(sample)
-    other["net_input"]["src_tokens"][sample["net_input"]["src_tokens"] == RARE[1]] = 20
-    assert not torch.allclose(log_probs, output(model, other))
+    assert torch.equal(sample["net_input"]["src_tokens"], tokens)
+    sample["net_input"]["src_tokens"][tokens == RARE[1]] = 20
+    assert not torch.allclose(log_probs, output(model, sample))
 
 
 def test_clusters_of_the_embedding_read_the_copy_tail_as_the_unknown_word():
@@ -103,20 +93,6 @@ def test_clusters_of_the_embedding_read_the_copy_tail_as_the_unknown_word():
     table.register_forward_pre_hook(_UnknownWordsHook(external_model("transformer_tiny").decoder.dictionary))
     tokens = torch.tensor([[5, RARE[0], 30]])
     assert torch.equal(table(tokens), table(tokens.masked_fill(tokens >= V, UNK)))
-
-
-def test_an_unknown_word_is_replaced_by_one_of_the_copy_tail():
-    task, sample = steps_task(replace_unknown=True), make_sample()
-    model = external_model("transformer_tiny", task, share_decoder_input_output_embed=False)
-    with torch.no_grad():  # only unknown words
-        model.decoder.output_projection.weight.zero_()
-        model.decoder.output_projection.weight[UNK] = 1
-        model.decoder.layers[-1].final_layer_norm.bias.fill_(1)
-    sample["net_input"]["src_tokens"] = torch.tensor([[RARE[2], EOS]] * 3)
-    sample["net_input"]["src_lengths"].fill_(2)
-    generator = task.build_generator([model], OmegaConf.structured(GenerationConfig(beam=1, max_len_b=3)))
-    words = {int(word) for found in task.inference_step(generator, [model], sample) for word in found[0]["tokens"]}
-    assert RARE[2] in words and UNK not in words
 
 
 @pytest.mark.parametrize("arch,beam", [("fconv", 2), ("lightconv", 4), ("fconv_self_att", 2)])

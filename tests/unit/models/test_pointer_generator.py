@@ -78,17 +78,16 @@ def test_an_encoder_of_lstms_is_the_loop_in_both_ways_of_running_it():
     for other in results[1:]:
         torch.testing.assert_close(other, results[0])
     names = ("weight_ih", "weight_hh", "bias_ih")
-    for row, length in enumerate(lengths):
-        inputs_, ends = [*x[row, :length]], []
+    for row, (length, found) in enumerate(zip(lengths, results[0][0].split(lengths))):
+        states = [*x[row, :length]]
         for layer in range(2):
             weights = [[getattr(lstm.rnn, f"{n}_l{layer}{d}") for n in names] for d in ("", "_reverse")]
-            forward, c_forward = reference.lstm_states(inputs_, weights[0])
-            backward, c_backward = reference.lstm_states(inputs_[::-1], weights[1])
-            inputs_, ends = [torch.cat(pair) for pair in zip(forward, backward[::-1])], [c_forward, c_backward]
-        start = sum(lengths[:row])
-        torch.testing.assert_close(results[0][0][start : start + length], torch.stack(inputs_))
+            forward, c_forward = reference.lstm_states(states, weights[0])
+            backward, c_backward = reference.lstm_states(states[::-1], weights[1])
+            states = [torch.cat(pair) for pair in zip(forward, backward[::-1])]
+        torch.testing.assert_close(found, torch.stack(states))
         torch.testing.assert_close(results[0][1][row], torch.cat([forward[-1], backward[-1]]))
-        torch.testing.assert_close(results[0][2][row], torch.cat(ends))
+        torch.testing.assert_close(results[0][2][row], torch.cat([c_forward, c_backward]))
 
 
 @pytest.mark.parametrize(

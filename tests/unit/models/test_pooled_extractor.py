@@ -27,9 +27,8 @@ DOCUMENTS = [
 
 
 def build(**options):
-    task = make_task(tail=9, mark=True)
     torch.manual_seed(1)
-    return task, task.build_model(model_config("pooled_extractor", **{**SIZES, **options})).eval()
+    return make_task(tail=9, mark=True).build_model(model_config("pooled_extractor", **{**SIZES, **options})).eval()
 
 
 def features(words, tokens, most=20):
@@ -45,15 +44,15 @@ def features_of(document, dictionary):
     known = len(dictionary.count)
 
     def weight(word):
-        count = max(1, dictionary.count[word]) if word < known and word >= 4 else 1
+        count = max(1, dictionary.count[word]) if 4 <= word < known else 1
         return max(0.0, -math.log(REFERENCE_LENGTH * count / total))
 
-    rarest = max(weight(word) for word in range(known))
-    weights = {word: weight(word) if word < known else rarest for sentence in document for word in sentence}
+    rarest = max(map(weight, range(known)))
     counts = Counter(word for sentence in document for word in sentence)
+    weights = {word: weight(word) if word < known else rarest for word in counts}
     norm = math.sqrt(sum((count * weights[word]) ** 2 for word, count in counts.items()))
     last = max(number for number, sentence in enumerate(document) if sentence)
-    rows = []
+    rows, before = [], set()
     for number, sentence in enumerate(document):
         own = Counter(sentence)
         if not own:
@@ -62,11 +61,7 @@ def features_of(document, dictionary):
         dot = sum(own[word] * counts[word] * weights[word] ** 2 for word in own)
         length = math.sqrt(sum((own[word] * weights[word]) ** 2 for word in own))
         content = [word for word in own if weights[word] > CONTENT_WEIGHT]
-        before = {word for earlier in document[:number] for word in earlier}
-
-        def share(words, content=content):
-            return len(words) / max(len(content), 1)
-
+        numbers = sum(any(letter.isdigit() for letter in dictionary[word]) for word in sentence if word < known)
         rows.append(
             [
                 dot / max(length * norm, 1e-6),
@@ -74,13 +69,14 @@ def features_of(document, dictionary):
                 number / (last + 1),
                 (last - number) / (last + 1),
                 float(number == last),
-                share([word for word in content if counts[word] > own[word]]),
-                share([word for word in content if word not in before]),
-                share([word for word in content if counts[word] >= 4]),
+                sum(counts[word] > own[word] for word in content) / max(len(content), 1),
+                sum(word not in before for word in content) / max(len(content), 1),
+                sum(counts[word] >= 4 for word in content) / max(len(content), 1),
                 sum(own[word] for word in content) / len(sentence),
-                min(5, sum(any(c.isdigit() for c in dictionary[w]) for w in sentence if w < known)) / 5,
+                min(5, numbers) / 5,
             ]
         )
+        before |= set(own)
     return rows
 
 
@@ -113,7 +109,7 @@ def test_features_are_the_same_in_half_precision():
 
 
 def test_places_far_inside_share_a_vector():
-    _, model = build(cross_fit=False, sentence_features=False)
+    model = build(cross_fit=False, sentence_features=False)
     document = [token for number in range(PLACES + 20) for token in (5 + number % 3, MARK)]
     logits, real = model(make_batch([document]))
     assert real.sum() == PLACES + 20 and logits[real].isfinite().all()
@@ -121,7 +117,7 @@ def test_places_far_inside_share_a_vector():
 
 @pytest.mark.parametrize("fold", [0, 1])
 def test_half_of_the_documents_never_trains_the_extractor_that_scores_it(fold):
-    _, model = build()
+    model = build()
     r = torch.Generator().manual_seed(3)
     tokens = make_batch([torch.randint(5, 40, (9,), generator=r).tolist() for _ in range(40)])
     folds = model.assign_folds(tokens)
@@ -142,12 +138,12 @@ def test_half_of_the_documents_never_trains_the_extractor_that_scores_it(fold):
 def test_an_extractor_without_documents_in_a_batch_has_a_gradient_of_0(workers, fold, monkeypatch):
     """Without a gradient, several workers would wait for one. A single worker leaves the extractor alone."""
     monkeypatch.setattr(selector, "has_several_workers", lambda: workers > 1)
-    _, model = build()
+    model = build()
     with torch.no_grad():
         for member in (model, model.other):
             member.embed_tokens.weight[20] = 60000  # the sum exceeds the range of fp16; the document lacks the word
     assert model.half().train()(make_batch([[5, 6, MARK, 7]])).logits[0, 0].isfinite()
-    _, model = build()
+    model = build()
     (document,) = (d for d in ([5, 6, MARK, 7], [5, 7, MARK, 7]) if model.assign_folds(make_batch([d])) == fold)
     output = model.train()(make_batch([document]))
     output.logits[output.real].sum().backward()
@@ -158,7 +154,7 @@ def test_an_extractor_without_documents_in_a_batch_has_a_gradient_of_0(workers, 
 
 
 def test_new_documents_get_the_mean_of_both_and_training_documents_one_of_them():
-    (_, model), (_, alone), tokens = build(), build(cross_fit=False), make_batch(DOCUMENTS)
+    model, alone, tokens = build(), build(cross_fit=False), make_batch(DOCUMENTS)
     logits = []
     for prefix in ("", "other."):
         alone.load_state_dict({name: model.state_dict()[prefix + name] for name in alone.state_dict()})
@@ -172,20 +168,22 @@ def test_new_documents_get_the_mean_of_both_and_training_documents_one_of_them()
 
 
 def test_a_document_stays_in_its_half():
-    _, model = build()
-    long = [5 + number % 30 for number in range(FOLD_WORDS + 9)]
-    documents = [*DOCUMENTS, long]
+    model = build()
+    documents = [*DOCUMENTS, [5 + number % 30 for number in range(FOLD_WORDS + 9)]]
     expected = model.assign_folds(make_batch(documents)).tolist()
-    for options in ({"left": True}, {"width": 90}, {"left": True, "width": 90}):
-        assert model.assign_folds(make_batch(documents, **options)).tolist() == expected
-    changed = [[MARK, *DOCUMENTS[0]], *DOCUMENTS[1:], long[:FOLD_WORDS]]  # --truncate-source; marks do not count
+    assert model.assign_folds(make_batch(documents, left=True, width=90)).tolist() == expected
+    changed = [
+        [MARK, *DOCUMENTS[0]],
+        *DOCUMENTS[1:],
+        documents[-1][:FOLD_WORDS],
+    ]  # --truncate-source; marks do not count
     assert model.assign_folds(make_batch(changed)).tolist() == expected
 
 
 @pytest.mark.parametrize("precise", [False, True])
 def test_an_average_of_the_extractor_keeps_which_words_are_numbers(precise):
     """--store-ema averages all weights, but these are True or False."""
-    _, model = build()
+    model = build()
     average = build_ema(model, EMAConfig(store_ema=True, ema_decay=0.5, ema_fp32=precise), "cpu")
     start = {name: weight.clone() for name, weight in model.state_dict().items()}
     with torch.no_grad():

@@ -44,15 +44,13 @@ def betas(model, document):
 
 @pytest.mark.parametrize("document", [LONG, DOCUMENTS[1], DOCUMENTS[2], [MARK, 5, 6], []], ids=len)
 def test_it_is_the_papers_equations(document):
-    model, previous = sharp(), [EOS, 5, 47, 6, 7]
-    extended, _ = reference.extended_ids([*document, EOS], V)
+    model, previous, read = sharp(), [EOS, 5, 47, 6, 7], [*document, EOS]
+    extended, _ = reference.extended_ids(read, V)
     with torch.no_grad():
         found, extra = log_probs(model, make_batch([document]), torch.tensor([previous]))
         selected = betas(model, document)
         if document:  # an empty one has nothing to copy
-            want, attention, _ = reference.pointer_generator(
-                weights_of(model), [*document, EOS], extended, previous, 3, selected
-            )
+            want, attention, _ = reference.pointer_generator(weights_of(model), read, extended, previous, 3, selected)
             torch.testing.assert_close(found[0].exp(), torch.tensor(want, dtype=torch.float64))
             torch.testing.assert_close(extra["attn"][0][0], torch.tensor(attention, dtype=torch.float64))
     told = extra["output"].sentence_attention
@@ -84,13 +82,13 @@ def test_combined_attention_and_inconsistency_are_the_loops(top):
             assert loss[row].mean().item() == pytest.approx(wanted)
 
 
-def make_sample(documents=DOCUMENTS, summaries=SUMMARIES, chosen=(0, 2)):
-    """A batch with labels: the sentences ``chosen`` of each document are to be extracted."""
+def make_sample(documents=DOCUMENTS, summaries=SUMMARIES):
+    """A batch with labels: the first and third sentence of each document are to be extracted."""
     sample = steps.make_sample(None, documents, summaries)
     sample["labels"] = labels = torch.full(sample["net_input"]["src_tokens"].shape, -1.0)
     for row, document in enumerate(documents):
         for number, places in enumerate(reference.sentences_of(document, MARK)[0]):
-            labels[row, places] = float(number in chosen)
+            labels[row, places] = float(number in (0, 2))
     return sample
 
 
@@ -192,6 +190,10 @@ def test_another_checkpoint_than_an_extractors_is_refused(trained, change, optio
 def test_what_does_not_go_together_is_refused():
     with pytest.raises(ValueError, match='--sentence-attention extractor needs "<q>" at the ends of sentences'):
         recurrent(ARCH, make_task())
+    plain = recurrent_task()
+    plain.build_model(config("pointer_generator"))
+    with pytest.raises(ValueError, match=r"-loss 1.0 has no effect without --sentence-attention extractor"):
+        make_criterion(plain, inconsistency_loss=1.0)
     task, criterion = task_and_criterion(extraction_loss=1.0)
     sample, model = make_sample(), recurrent(ARCH)
     del sample["labels"]
