@@ -10,11 +10,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fairseq_etads import attention
 from fairseq_etads.attention import (
     FOCUS_FORMS,
-    attention_weights,
     compute_token_positions,
     focal_bias,
     focus_attention,
-    gate_logits,
     saliency_attention,
 )
 from fairseq_etads.layers.encoder_attention import FocalNetwork
@@ -186,19 +184,3 @@ def test_focal_network_is_equations_5_and_6(left):
         expected = reference.focal_network(queries[b, real], *weights)
         for got, want in zip(found, expected):
             torch.testing.assert_close(got[b][:, real].double(), want, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("own", [False, True])
-def test_scores_are_products_of_float32_unless_the_inputs_own_format_is_asked_for(own):
-    generator = torch.Generator().manual_seed(0)
-    q, k, v, gate_q, gate_k = (torch.randn(2, 3, 5, 12, generator=generator).bfloat16() * 3 for _ in range(5))
-
-    def product(a, b):
-        return (a @ b.mT).float() if own else a.float() @ b.float().mT
-
-    weights = product((q if own else q.float()) * 12**-0.5, k).softmax(-1)
-    gate = product(gate_q, gate_k)
-    torch.testing.assert_close(attention_weights(q, k, own_format=own), weights, rtol=0, atol=0)
-    torch.testing.assert_close(gate_logits(gate_q, gate_k, own_format=own), gate, rtol=0, atol=0)
-    out = saliency_attention(q, k, v, gate_q, gate_k, own_format=own)
-    torch.testing.assert_close(out, (gate.sigmoid() * weights).bfloat16() @ v, rtol=0, atol=0)

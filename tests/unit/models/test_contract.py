@@ -63,7 +63,6 @@ MECHANISMS = {
         "all selected": {**RECURRENT, **SEE, **SELECTED},
         "bounded": {**RECURRENT, "large_vocabulary_trick": 0, "pointer": "switch", **APART, "target_words": 24},
         "bounded and shared": {**RECURRENT, "large_vocabulary_trick": 12, "target_words": 24},
-        "lstm": {"rnn_cell": "lstm", "attention_query": "after", "temporal_attention": True, **OF_SENTENCES},
         "merged": {"merge_input": True, "attention_query": "after", "coverage": True, "bridge": "relu"},
         "dot": {"attention_score": "dot", "bridge": "zero", "readout": "none", "temporal_attention": True},
         "convolution": {**CONV, "attention_score": "dot", "pointer": "soft", "source_factors": "pos:3"},

@@ -64,9 +64,7 @@ def test_a_plain_transformer_begins_an_etads_model(fairseqs, tmp_path, caplog):
             assert torch.equal(model.state_dict()[name], value), name
     table = plain.encoder.embed_tokens.weight
     assert len(table) == (53 if fairseqs else 44) and torch.equal(model.encoder.embed_tokens.weight, table[:44])
-    assert "encoder.layers.*.self_attn.focal.center_weight (2)" in record.message
-    assert record.levelno == logging.INFO
-    assert "decoder.pointer.gate.weight" in record.message and "in the checkpoint, but not" not in record.message
+    assert record.levelno == logging.INFO and "encoder.layers.*.self_attn.focal.center_weight (2)" in record.message
     if fairseqs:
         assert "decoder.embed_positions.weight: 50 of 101 positions" in record.message
         rows = model.decoder.embed_positions.weight
@@ -95,9 +93,7 @@ def test_shared_weights_are_loaded_from_models_that_share_them(tmp_path, caplog)
     with pytest.raises(ValueError, match=r"different weights in encoder.layers.0.* and decoder.layers.0.*--share-"):
         load_initial_weights(model, save(unshared, tmp_path / "unshared.pt"), steps_task())
     apart = changed(make_model("etads_basic", steps_task(), share_all_embeddings=False))
-    with pytest.raises(
-        ValueError, match=r"encoder.embed_tokens.weight and decoder.embed_tokens.weight, which this model shares"
-    ):
+    with pytest.raises(ValueError, match=r"encoder.embed_tokens.weight and decoder.embed_tokens.weight, which this"):
         load_initial_weights(make_model("etads", steps_task()), save(apart, tmp_path / "apart.pt"), steps_task())
 
 

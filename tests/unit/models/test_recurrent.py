@@ -1,26 +1,14 @@
-"""The recurrent family: its encoder, sentences, and RAS (Chopra et al. 2016)."""
+"""The recurrent family: its encoder, and RAS (Chopra et al. 2016)."""
 
 import pytest
 import reference
 import torch
 from fairseq.models import ARCH_MODEL_REGISTRY
 from helpers import EOS, PAD, RECURRENT, make_batch, make_task, model_config
-from recurrent import DOCUMENTS, MARK, encode, recurrent
+from recurrent import DOCUMENTS, encode, recurrent
 
 from fairseq_etads.layers.additive import DotAttention, SharedStates
-from fairseq_etads.layers.recurrent import compute_sentence_ids, find_sentence_ends
 from fairseq_etads.models.rnn_encoder import SOURCE_POSITIONS
-
-
-def test_sentences_are_counted_by_their_marks():
-    tokens = make_batch(DOCUMENTS, left=True)
-    padding = tokens.eq(PAD)
-    ids = compute_sentence_ids(tokens, MARK)
-    assert ids[0][~padding[0]].tolist() == [0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2]
-    first, last, missing = find_sentence_ends(ids, padding)
-    assert missing.sum(1).tolist() == [0, 2, 0, 2, 2]
-    assert (first[0].tolist(), last[0].tolist()) == ([0, 3, 8], [2, 7, 11])
-    assert first[3, 0] == last[3, 0] == 11
 
 
 def test_the_encoder_is_its_gru_in_both_directions():
@@ -89,7 +77,6 @@ def test_words_behind_the_last_position_share_its_vector():
 
 def test_dot_attention_has_the_gradient_of_the_plain_product():
     """The projection is computed once for all steps, and works in two backward passes."""
-    torch.manual_seed(1)
     plain = torch.randn(2, 5, 3, requires_grad=True)
     hidden = torch.randn(4, 2, 3, requires_grad=True)  # steps, documents
     for _ in range(2):

@@ -57,12 +57,11 @@ def test_words_from_letters_are_those_of_a_loop():
     for place in ((0, 0), (0, 1), (0, 2), (1, 0)):
         spelled = [258, *(1 + byte for byte in words[int(tokens[place])].encode()), 257]
         spelled += [0] * (5 - len(spelled))
-        vectors = encoder.letters.weight[torch.tensor(spelled)]  # (L, 3)
+        vectors, convolution = encoder.letters.weight[torch.tensor(spelled)], encoder.convolution  # (L, 3)
         expected = torch.zeros(4)
         for start in range(len(spelled) - 4):
             for k in range(4):
-                product = (encoder.convolution.weight[k].T * vectors[start : start + 5]).sum()
-                value = encoder.convolution.bias[k] + product
+                value = convolution.bias[k] + (convolution.weight[k].T * vectors[start : start + 5]).sum()
                 expected[k] = torch.maximum(expected[k], value)
         torch.testing.assert_close(found[place], expected)
 

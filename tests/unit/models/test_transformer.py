@@ -3,8 +3,6 @@
 import pytest
 import reference
 import torch
-from fairseq import options
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from helpers import EOS, PAD, SMALL, make_batch, make_dictionary, make_model, make_task, model_config
 
 from fairseq_etads.layers.encoder_attention import FocusAttention
@@ -82,22 +80,6 @@ def test_parse_layers():
     assert parse_layer_numbers("all", 4, "--x") == {0, 1, 2, 3}
     assert parse_layer_numbers("none", 4, "--x") == frozenset()
     assert parse_layer_numbers(" 1, 3-4 ", 4, "--x") == {0, 2, 3}
-
-
-@pytest.mark.parametrize("arch,preset", [("etads", True), ("es_transformer", False)])
-def test_switches_can_be_given_either_way_whatever_the_preset_has(arch, preset):
-    for flags, shared in (([], preset), (["--share-all-embeddings"], True), (["--no-share-all-embeddings"], False)):
-        command = ["data", "--task", "summarization", "--arch", arch, "--max-tokens", "9", *flags]
-        cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), command))
-        assert cfg.model.share_all_embeddings is shared
-
-
-def test_the_gate_begins_with_small_weights():
-    """Standard deviation: Xavier's over the root of 2, like fairseq's own projections."""
-    torch.manual_seed(0)
-    attention = BridgeAttention(512, 8, saliency=True, kdim=512, vdim=512)
-    for layer in (attention.gate_q_proj, attention.gate_k_proj):
-        assert layer.weight.std().item() == pytest.approx((2 / (512 + 512)) ** 0.5 / 2**0.5, rel=0.01)
 
 
 @pytest.mark.parametrize("left", [False, True])
