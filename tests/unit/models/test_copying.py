@@ -12,16 +12,6 @@ from helpers import EOS, PAD, make_batch, make_model, make_task
 TAIL = 30
 
 
-def make(task, pointer):
-    """A model; with a pointer, copying is as likely as generating."""
-    model = make_model("etads", task, pointer=pointer)
-    if pointer != "none":
-        with torch.no_grad():
-            model.decoder.pointer.gate.weight.zero_()
-            model.decoder.pointer.gate.bias.zero_()
-    return model
-
-
 def summarise(task, model, documents, prefix=None, phrases=None, **changes):
     generator = task.build_generator([model], options(**changes))
     sample = make_sample(documents)
@@ -36,7 +26,8 @@ def words(hypotheses):
 def test_prefixes_may_hold_words_that_are_copied_or_that_nobody_knows(pointer):
     task = make_task(tail=TAIL)
     prefix = torch.tensor([[50, 49], [71, 3], [3, 47]])
-    found = words(summarise(task, make(task, pointer), [[5, 50, 6], [70, 71], [5, 6]], prefix))
+    model = make_model("etads", task, pointer=pointer)
+    found = words(summarise(task, model, [[5, 50, 6], [70, 71], [5, 6]], prefix))
     unknown = 3
     expected = [[50, unknown], [71, unknown], [unknown, unknown]] if pointer == "soft" else [[unknown] * 2] * 3
     assert [summary[:2] for summary in found] == expected
@@ -44,9 +35,10 @@ def test_prefixes_may_hold_words_that_are_copied_or_that_nobody_knows(pointer):
 
 def test_constraints_may_hold_copied_words():
     task = make_task(tail=TAIL)
+    model = make_model("etads", task, pointer="soft")
     constraints = pack_constraints([[torch.tensor([71])], [torch.tensor([6, 50])]])
     documents, search = [[5, 70, 71], [5, 50, 6]], {"constraints": "ordered", "beam": 4, "max_len_b": 8}
-    first, second = words(summarise(task, make(task, "soft"), documents, phrases=constraints, **search))
+    first, second = words(summarise(task, model, documents, phrases=constraints, **search))
     assert 71 in first
     assert (6, 50) in zip(second, second[1:])
 
@@ -55,7 +47,7 @@ def test_the_dictionary_may_grow_after_the_model_was_built():
     """The dictionary grows in interactive use, and when fairseq encodes its own output, also without a copy tail."""
     for pointer in ("none", "soft"):
         task = make_task()
-        model = make(task, pointer)
+        model = make_model("etads", task, pointer=pointer)
         before = words(summarise(task, model, [[5, 6, 7]]))
         new = task.src_dict.add_symbol("new", n=0)
         assert words(summarise(task, model, [[5, 6, 7]])) == before
@@ -71,7 +63,7 @@ def test_the_dictionary_may_grow_after_the_model_was_built():
 def test_references_are_scored_by_models_with_and_without_a_pointer_together(order, alignment):
     """Models without a pointer give copied words no probability, as in search."""
     task = make_task(tail=TAIL)
-    models = [make(task, "soft"), make(task, "none")][::order]
+    models = [make_model("etads", task, pointer="soft"), make_model("etads", task)][::order]
     scorer = task.build_generator(models, options(score_reference=True, print_alignment=alignment))
     target = make_batch([[50, 5], [9, 47], []])
     previous = target.roll(1, 1)
