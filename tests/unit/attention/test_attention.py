@@ -110,9 +110,7 @@ def test_focus_attention_is_as_exact_as_the_direct_form_in_long_documents(length
 class LargestTensor(TorchDispatchMode):
     """Records the size of the largest tensor that any operation makes."""
 
-    def __init__(self):
-        super().__init__()
-        self.elements = 0
+    elements = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))

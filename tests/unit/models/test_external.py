@@ -14,14 +14,12 @@ from fairseq.models import (
     ARCH_MODEL_REGISTRY,
     FairseqEncoderDecoderModel,
 )
-from fairseq.modules import AdaptiveInput
-from helpers import PAD
 from omegaconf import OmegaConf
 from steps import RARE, make_sample, steps_task, train_and_decode
 
-from fairseq_etads.models.external_models import _UnknownWordsHook, check_external_model
+from fairseq_etads.models.external_models import check_external_model
 
-UNK = 3
+UNK, V = 3, 44
 SIZES = {"layers": 1, "attention_heads": 2, "kernel_size_list": [3]}
 SIZES |= dict.fromkeys(("embed_dim", "ffn_embed_dim", "conv_dim", "hidden_size", "output_dim", "input_dim"), 16)
 TINY = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in SIZES.items()}
@@ -30,7 +28,6 @@ FCONV = {"encoder_layers": "[(16, 3)]", "decoder_layers": "[(16, 3)]"}
 TRAINED = {"bart", "fconv", "fconv_self_att", "lightconv", "lstm", "roberta_enc_dec", "transformer"}
 TRAINED |= {"transformer_align"}
 """The models, by their names in fairseq, that train; all other encoder-decoders are refused."""
-V = 44
 
 
 def external_config(arch, **options):
@@ -86,13 +83,6 @@ def test_the_copy_tail_is_read_as_the_unknown_word(arch):
     assert torch.equal(sample["net_input"]["src_tokens"], tokens)
     sample["net_input"]["src_tokens"][tokens == RARE[1]] = 20
     assert not torch.allclose(log_probs, output(model, sample))
-
-
-def test_clusters_of_the_embedding_read_the_copy_tail_as_the_unknown_word():
-    table = AdaptiveInput(V, PAD, 16, 4, 16, [10, V])
-    table.register_forward_pre_hook(_UnknownWordsHook(external_model("transformer_tiny").decoder.dictionary))
-    tokens = torch.tensor([[5, RARE[0], 30]])
-    assert torch.equal(table(tokens), table(tokens.masked_fill(tokens >= V, UNK)))
 
 
 @pytest.mark.parametrize("arch,beam", [("fconv", 2), ("lightconv", 4), ("fconv_self_att", 2)])
