@@ -48,10 +48,7 @@ MECHANISMS = {
         "proj": {"encoder_layers": 3, "aggregation": "proj", "aggregation_layers": 2, "encoder_gate": True},
         "attn": {"encoder_layers": 3, "aggregation": "attn", "aggregation_layers": 2, "pointer": "soft"},
         "neighbours": {"encoder_neighbours": 2, "decoder_neighbours": 2, "pointer": "soft"},
-        "computed positions": {
-            **{"encoder_learned_pos": False, "decoder_learned_pos": False, "encoder_neighbours": 1},
-            **{"decoder_neighbours": 1, **APART},
-        },
+        "computed positions": {"encoder_learned_pos": False, "decoder_learned_pos": False, "encoder_neighbours": 1},
         "factors": {"source_factors": "pos:3,tf", "pointer": "soft", **APART},
         "shared layers": {"share_encoder_decoder_layers": True, "output_bias": True},
         "clusters": {"adaptive_softmax_cutoff": [10, 20]},
@@ -67,15 +64,9 @@ MECHANISMS = {
         "dot": {"attention_score": "dot", "bridge": "zero", "readout": "none", "temporal_attention": True},
         "convolution": {**CONV, "attention_score": "dot", "pointer": "soft", "source_factors": "pos:3"},
         "selective": {"encoder_gate": "selective", "source_factors": "pos:3", **OF_SENTENCES},
-        "fed readout": {
-            **{"input_feed": "readout", "attention_query": "after", "pointer": "switch", "merge_input": True},
-            "pointer_continue": True,
-        },
+        "fed readout": {"input_feed": "readout", "attention_query": "after", "pointer": "switch", "merge_input": True},
         "closed book": {"rnn_cell": "lstm", "closed_book_decoder": True, "pointer": "soft"},
-        "projection": {
-            **{"encoder_projection": 7, "attention_score": "dot", "pointer": "soft", "rnn_cell": "lstm"},
-            "learnt_start": True,
-        },
+        "projection": {"encoder_projection": 7, "attention_score": "dot", "rnn_cell": "lstm", "learnt_start": True},
     },
     "convs2s": {kind: options for kind, options in CONVOLUTIONS.items() if options}
     | {"bounded": {**CONVOLUTIONS["bounded"], "target_words": 24}},

@@ -51,11 +51,7 @@ def test_the_dictionary_may_grow_after_the_model_was_built():
         before = words(summarise(task, model, [[5, 6, 7]]))
         new = task.src_dict.add_symbol("new", n=0)
         assert words(summarise(task, model, [[5, 6, 7]])) == before
-        found = words(summarise(task, model, [[5, new, 7, new]]))[0]
-        assert max(found) <= new
-        tokens = make_batch([[5, new, 7]])
-        target = model.decoder.make_output_vocabulary(tokens).convert_to_extended_ids(torch.tensor([[new, new + 9]]))
-        assert target.tolist() == [[44 if pointer == "soft" else 3, 3]]
+        assert max(words(summarise(task, model, [[5, new, 7, new]]))[0]) <= new
 
 
 @pytest.mark.parametrize("alignment", [None, "hard"])

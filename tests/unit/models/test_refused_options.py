@@ -4,11 +4,10 @@ import math
 from dataclasses import fields
 
 import pytest
-from fairseq.criterions import CRITERION_DATACLASS_REGISTRY
 from fairseq.models import ARCH_MODEL_REGISTRY
 from helpers import make_dictionary, make_task
 from recurrent import recurrent
-from small_models import model_options, options_of_criterion
+from small_models import model_options
 from steps import steps_task, train_and_decode
 
 from fairseq_etads.models import rnn
@@ -16,7 +15,6 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.option_checks import format_option_name, get_default
 
 ARCHS = ("etads", "gru_seq2seq", "convs2s", "abs", "word_tagger", "sentence_extractor", "pointer_extractor")
-CRITERIONS = ("summarization_nll", "summarization_rl", "summarization_raml")
 APART, SHARED = {"share_all_embeddings": False}, {"share_all_embeddings": True}
 TIED, CLUSTERS = {"share_decoder_input_output_embed": True}, {"adaptive_softmax_cutoff": [10, 20]}
 TWICE = {"share_encoder_decoder_layers": True}
@@ -75,15 +73,14 @@ REFUSED = [
 
 def declared():
     """Values just out of the declared bounds, and options of models without any that they need."""
-    models = ((arch, getattr(ARCH_MODEL_REGISTRY[arch], "__dataclass")) for arch in ARCHS)
-    for name, config in [*models, *((criterion, CRITERION_DATACLASS_REGISTRY[criterion]) for criterion in CRITERIONS)]:
-        for option in fields(config):
+    for name in ARCHS:
+        for option in fields(getattr(ARCH_MODEL_REGISTRY[name], "__dataclass")):
             default, bounds = get_default(option), option.metadata.get("bounds")
             if bounds:
                 low = bounds.above if bounds.at_least is None else math.ceil(bounds.at_least) - 1
                 for value in (low, *([bounds.below] if bounds.below else []), *([4] if bounds.odd else [])):
                     yield name, {option.name: type(default or 0)(value)}, f"{format_option_name(option.name)} {value:g}"
-            if option.metadata.get("needs") and name in ARCHS:
+            if option.metadata.get("needs"):
                 changed = {"bool": True, "str": "frequencies", "int": 3}.get(type(default).__name__, 0.5)
                 yield name, {option.name: changed}, "has no effect without"
 
@@ -91,9 +88,7 @@ def declared():
 @pytest.mark.parametrize("name,options,message", [*REFUSED, *declared()], ids=str)
 def test_what_is_refused(name, options, message):
     with pytest.raises((ValueError, InputError, FileNotFoundError)) as error:
-        if name in CRITERIONS:
-            make_task().build_criterion(options_of_criterion(name, **options))
-        elif name in rnn.PRESETS:
+        if name in rnn.PRESETS:
             recurrent(name, **options)
         else:
             steps_task().build_model(model_options(name, options))
