@@ -121,9 +121,9 @@ def test_what_does_not_fit_is_refused(tmp_path):
 
 
 def init_task(tmp_path, **options):
-    given = {"save_dir": str(tmp_path / "run [1]"), "restore_file": "checkpoint_last.pt", "finetune_from_model": None}
-    given.update(checkpoint_suffix="", continue_once=None)
-    return steps_task(init_from=str(tmp_path / "plain.pt"), **{**given, **options})
+    given = {"save_dir": str(tmp_path / "run [1]"), "restore_file": "checkpoint_last.pt", "checkpoint_suffix": ""}
+    given.update(dict.fromkeys(("finetune_from_model", "continue_once")), **options)
+    return steps_task(init_from=str(tmp_path / "plain.pt"), **given)
 
 
 def test_the_task_loads_once_and_not_when_training_resumes_or_a_checkpoint_is_loaded(tmp_path):
