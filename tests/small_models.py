@@ -138,7 +138,7 @@ class Targets(SentenceTargets):
 
 
 def batch(task, model, numbers, left=(False, False), more=(0, 0)):
-    """Collate the pairs with these numbers, padded on the left or not and with more columns, like the task's dataset."""
+    """Collate the pairs with these numbers like the task's dataset, padded on the left or not, with more columns."""
     eos = task.src_dict.eos()
     documents, targets = ([torch.tensor([*text, eos]) for text in texts] for texts in (DOCUMENTS, SUMMARIES))
     names = getattr(model, "factors", ())
