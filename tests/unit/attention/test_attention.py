@@ -54,9 +54,8 @@ def test_focal_bias_is_equation_7():
     positions, _ = compute_token_positions(mask, *mask.shape, mask.device)
     bias = focal_bias(center, scope, positions)
     for b in range(len(LENGTHS)):
-        for h in range(HEADS):
-            expected = reference.focal_bias(center[b, h], scope[b, h], positions[b])
-            torch.testing.assert_close(bias[b, h], expected, rtol=1e-9, atol=1e-9)
+        expected = [reference.focal_bias(center[b, h], scope[b, h], positions[b]) for h in range(HEADS)]
+        torch.testing.assert_close(bias[b], torch.stack(expected), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("form", FOCUS_FORMS)

@@ -8,14 +8,10 @@ from test_attention import padding_mask
 from fairseq_etads.attention import hierarchical_attention, temporal_attention
 
 
-def random(*shape, seed=0, scale=1.0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * scale
-
-
 @pytest.mark.parametrize("steps", [1, 2, 6])
 @pytest.mark.parametrize("left", [False, True])
 def test_temporal_attention(steps, left):
-    scores, mask = random(3, steps, 7, scale=3.0), padding_mask([7, 4, 1], left)
+    scores, mask = 3 * torch.randn(3, steps, 7, dtype=torch.float64), padding_mask([7, 4, 1], left)
     got = temporal_attention(scores, mask)
     assert (got[mask[:, None].expand_as(got)] == 0).all()
     for b in range(3):
@@ -24,7 +20,7 @@ def test_temporal_attention(steps, left):
 
 
 def test_temporal_attention_neither_overflows_nor_vanishes():
-    scores = (random(2, 9, 5) * 1e4).float().requires_grad_()
+    scores = (torch.randn(2, 9, 5) * 1e4).requires_grad_()
     got = temporal_attention(scores)
     torch.testing.assert_close(got.sum(-1), torch.ones(2, 9))
     got.pow(2).sum().backward()
@@ -32,7 +28,7 @@ def test_temporal_attention_neither_overflows_nor_vanishes():
 
 
 def test_hierarchical_attention():
-    word, sentence = random(2, 3, 6).softmax(-1), random(2, 3, 4, seed=1).softmax(-1)
+    word, sentence = (torch.randn(2, 3, count, dtype=torch.float64).softmax(-1) for count in (6, 4))
     word[1, :, 4:] = 0  # padding
     ids = torch.tensor([[0, 0, 1, 2, 2, 3], [0, 1, 1, 1, 0, 3]])
     got = hierarchical_attention(word, sentence, ids)

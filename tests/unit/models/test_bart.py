@@ -40,9 +40,9 @@ def task_of(dictionary, target=None):
     return task
 
 
-def build(task, arch="etads_bart_base", **options):
+def build(task, **options):
     torch.manual_seed(1)
-    return SummarizationTransformer.build_model(model_config(arch, **{**SIZES, **options}), task).eval()
+    return SummarizationTransformer.build_model(model_config("etads_bart_base", **SIZES, **options), task).eval()
 
 
 def begin(checkpoint, task=None, **options):
@@ -159,7 +159,6 @@ def old_names(weights):
 def test_weights_of_old_versions_of_fairseq_and_in_half_precision_are_read(bart, tmp_path, caplog):
     caplog.set_level(logging.INFO)
     half = copy.deepcopy(bart).half().float()
-    half.given = bart.given
     path = save_bart(
         half, bart_dictionary(), tmp_path / "old", lambda w: old_names({n: x.half() for n, x in w.items()})
     )

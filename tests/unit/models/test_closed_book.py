@@ -52,8 +52,7 @@ def test_the_distribution_and_the_loss_equal_loops():
             expected -= found[step][word if word < known else unk].item()
     loss, _, logs = loss_of()(model, sample)
     assert logs["closed_book_loss"].item() == pytest.approx(expected, rel=1e-5)
-    alone = logs["nll_loss"].item()
-    assert loss.item() == pytest.approx((1 - GAMMA) * alone + GAMMA * expected, rel=1e-5)
+    assert loss.item() == pytest.approx((1 - GAMMA) * logs["nll_loss"].item() + GAMMA * expected, rel=1e-5)
 
 
 def test_the_encoder_gets_another_gradient_unless_it_is_cut_or_the_weight_is_0():

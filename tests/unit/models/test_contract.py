@@ -60,7 +60,6 @@ MECHANISMS = {
         "all selected": {**RECURRENT, **SEE, **SELECTED},
         "bounded": {**RECURRENT, "large_vocabulary_trick": 0, "pointer": "switch", **APART, "target_words": 24},
         "bounded and shared": {**RECURRENT, "large_vocabulary_trick": 12, "target_words": 24},
-        "merged": {"merge_input": True, "attention_query": "after", "coverage": True, "bridge": "relu"},
         "dot": {"attention_score": "dot", "bridge": "zero", "readout": "none", "temporal_attention": True},
         "convolution": {**CONV, "attention_score": "dot", "pointer": "soft", "source_factors": "pos:3"},
         "selective": {"encoder_gate": "selective", "source_factors": "pos:3", **OF_SENTENCES},

@@ -19,7 +19,6 @@ from fairseq_etads.attention import combined_attention_log_weights, compute_log_
 from fairseq_etads.models.init_from import load_initial_weights
 
 ARCH = "unified_summarizer"
-LOSSES = {"label_smoothing": 0.0, "length_normalised": True}
 LIMITS = (EXTRACTOR["max_sentences"], EXTRACTOR["max_sentence_words"])
 LONG = [5, 6, MARK, 7, 45, 9, 10, MARK, 46, 5, 45, MARK, 8, 12, MARK, MARK, 9]  # sentences and words that are not read
 
@@ -95,7 +94,7 @@ def make_sample(documents=DOCUMENTS, summaries=SUMMARIES):
 def task_and_criterion(**options):
     task = recurrent_task()
     task.build_model(model_config(ARCH, **EXTRACTOR))
-    return task, make_criterion(task, **{**LOSSES, **options})
+    return task, make_criterion(task, label_smoothing=0.0, length_normalised=True, **options)
 
 
 def test_the_losses_are_those_of_loops_and_are_added():
