@@ -25,7 +25,8 @@ SIZES |= dict.fromkeys(("embed_dim", "ffn_embed_dim", "conv_dim", "hidden_size",
 TINY = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in SIZES.items()}
 TINY["decoder_out_embed_dim"] = 16
 FCONV = {"encoder_layers": "[(16, 3)]", "decoder_layers": "[(16, 3)]"}
-TRAINED = {*"bart fconv fconv_self_att lightconv lstm roberta_enc_dec transformer transformer_align".split()}
+TRAINED = {"bart", "fconv", "fconv_self_att", "lightconv", "lstm", "roberta_enc_dec", "transformer"}
+TRAINED |= {"transformer_align"}
 """The models, by their names in fairseq, that train; all other encoder-decoders are refused."""
 
 

@@ -166,8 +166,6 @@ def f1_of(logits, labels, threshold):
 
 
 def test_what_does_not_go_with_a_selector_is_refused():
-    with pytest.raises(ValueError, match='--arch sentence_extractor needs "<q>" at the ends of sentences'):
-        make_task().build_model(model_config("sentence_extractor", **EXTRACTOR))
     task, model = build("word_tagger")
     with pytest.raises(ValueError, match="summarization_nll does not go with an architecture that selects"):
         make_criterion(task)
