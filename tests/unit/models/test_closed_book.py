@@ -120,8 +120,7 @@ def test_every_parameter_begins_as_in_the_papers_code():
 
 
 def test_a_checkpoint_with_two_biases_loads():
-    weights = model_of().state_dict()
-    name = "decoder.closed_book.network.bias_ih_l0"
+    weights, name = model_of().state_dict(), "decoder.closed_book.network.bias_ih_l0"
     second = torch.randn_like(weights[name])
     old = {**weights, name: weights[name] - second, name.replace("_ih_", "_hh_"): second}
     other = model_of(paper_init=False)

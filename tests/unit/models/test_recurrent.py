@@ -87,6 +87,5 @@ def test_dot_attention_has_the_gradient_of_the_plain_product():
 
 def test_ras_begins_with_uniform_weights():
     model = ARCH_MODEL_REGISTRY["ras_elman"].build_model(model_config("ras_elman"), make_task())
-    for name, parameter in model.named_parameters():
-        assert 0.04 < parameter.abs().max() <= 0.05, name
+    assert all(0.04 < parameter.abs().max() <= 0.05 for parameter in model.parameters())
     assert not model.encoder.embed_tokens.weight[PAD].any()

@@ -27,7 +27,7 @@ from fairseq_etads.data.labels import (
 from fairseq_etads.layers.pooled_sentences import CONTENT_WEIGHT, PLACES, REFERENCE_LENGTH, SentenceFeatures
 from fairseq_etads.layers.sentence_selector import NoveltyScorer, SpellingEncoder, TaggerLSTM, group_words_by_sentence
 from fairseq_etads.models import selector
-from fairseq_etads.models.selector import FOLD_WORDS, SentenceExtractor
+from fairseq_etads.models.selector import FOLD_WORDS
 from fairseq_etads.text.subsequences import compute_f1
 from fairseq_etads.training.selection import count_labels_in_bins
 
@@ -166,6 +166,8 @@ def f1_of(logits, labels, threshold):
 
 
 def test_what_does_not_go_with_a_selector_is_refused():
+    with pytest.raises(ValueError, match='--arch sentence_extractor needs "<q>" at the ends of sentences'):
+        make_task().build_model(model_config("sentence_extractor", **EXTRACTOR))
     task, model = build("word_tagger")
     with pytest.raises(ValueError, match="summarization_nll does not go with an architecture that selects"):
         make_criterion(task)
@@ -347,5 +349,5 @@ def test_extractors_from_before_load_as_they_were():
     new = model_config("sentence_extractor", **dict.fromkeys(names, 5))
     old = type(new)({name: new[name] for name in (*names, "_name", "dropout", "encoder_embed_path")})
     model = make_task(mark=True).build_model(old)
-    assert isinstance(model, SentenceExtractor) and model.other is None and not model.pools
+    assert model.other is None and not model.pools
     assert {name.split(".")[0] for name in model.state_dict()} == {"embed_tokens", "words", "sentences", "scores"}
