@@ -10,9 +10,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fairseq_etads import attention
 from fairseq_etads.attention import (
     FOCUS_FORMS,
+    attention_weights,
     compute_token_positions,
     focal_bias,
     focus_attention,
+    gate_logits,
     saliency_attention,
 )
 from fairseq_etads.layers.encoder_attention import FocalNetwork
@@ -181,3 +183,13 @@ def test_focal_network_is_equations_5_and_6(left):
         expected = reference.focal_network(queries[b, real], *weights)
         for got, want in zip(found, expected):
             torch.testing.assert_close(got[b][:, real].double(), want, rtol=1e-5, atol=1e-5)
+
+
+def test_scores_are_products_of_float32_unless_the_inputs_own_format_is_asked_for():
+    q, k = (3 * torch.randn(2, 3, 5, 12).bfloat16() for _ in range(2))
+    exact, own = q.float() @ k.float().mT, (q @ k.mT).float()
+    assert torch.equal(gate_logits(q, k), exact) and torch.equal(gate_logits(q, k, own_format=True), own)
+    weights = ((q.float() * 12**-0.5) @ k.float().mT).softmax(-1)
+    torch.testing.assert_close(attention_weights(q, k), weights, rtol=0, atol=0)
+    out = saliency_attention(q, k, k, q, k)
+    torch.testing.assert_close(out, (exact.sigmoid() * weights).bfloat16() @ k, rtol=0, atol=0)

@@ -140,7 +140,6 @@ def test_the_task_loads_once_and_not_when_training_resumes_or_a_checkpoint_is_lo
     (tmp_path / "run [1]").mkdir()
     for name, option, begins in (
         ("checkpoint_last_old.pt", {}, True),  # renamed by a user
-        ("checkpoint_last.pt.bak", {}, True),
         ("checkpoint_last-shard1.pt", {}, False),
         ("checkpoint_last_a.pt", {"checkpoint_suffix": "_a"}, False),
         ("checkpoint_last.pt", {}, False),

@@ -170,7 +170,6 @@ def test_both_checkpoints_are_loaded_whole_and_given_back(trained, tmp_path):
 @pytest.mark.parametrize(
     "change, options, message",
     [
-        ({"extractor": "nowhere.pt"}, {}, '--extractor "nowhere.pt": no such file'),
         ({"extractor": "abstractor"}, {}, "abstractor.pt: not a checkpoint of --arch sentence_extractor"),
         ({"restore_file": "x.pt"}, {}, "--extractor .* and --restore-file cannot be combined"),
         ({}, {"extractor_hidden_size": 5}, "set --extractor-embed-dim and --extractor-hidden-size"),
