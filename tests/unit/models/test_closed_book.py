@@ -55,17 +55,18 @@ def test_the_distribution_and_the_loss_equal_loops():
     assert loss.item() == pytest.approx((1 - GAMMA) * logs["nll_loss"].item() + GAMMA * expected, rel=1e-5)
 
 
-def test_the_encoder_gets_another_gradient_unless_it_is_cut_or_the_weight_is_0():
-    sample, model = make_sample(DOCUMENTS, SUMMARIES), model_of()
+@pytest.mark.parametrize("arch", ["pg_coverage", "pointer_generator_coverage"])
+def test_the_encoder_gets_another_gradient_unless_it_is_cut_or_the_weight_is_0(arch):
+    sample, model = make_sample(DOCUMENTS, SUMMARIES), model_of(arch)
     unweighted = gradients(model, loss_of(0.0), sample)
     model.decoder.closed_book = None
     plain = gradients(model, loss_of(0.0), sample)
     assert plain.keys() == unweighted.keys()
     assert all(torch.equal(unweighted[name], plain[name]) for name in plain)
-    names = [name for name in plain if name.startswith(("encoder.lstm", "encoder.first"))]
+    names = [name for name in plain if name.startswith(("encoder.gru", "encoder.lstm", "encoder.first"))]
     assert names
     for cut in (False, True):
-        found = gradients(model_of(closed_book_cut=cut), loss_of(), sample)
+        found = gradients(model_of(arch, closed_book_cut=cut), loss_of(), sample)
         for name in names:
             assert torch.allclose(found[name], (1 - GAMMA) * plain[name], rtol=1e-4, atol=1e-6) == cut, name
 
