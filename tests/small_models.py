@@ -137,12 +137,7 @@ class Targets(SentenceTargets):
 
 
 def batch(task, model, numbers, left=(False, False), more=(0, 0)):
-    """Collate the pairs with these numbers, like the task's dataset.
-
-    Args:
-        left: whether documents and summaries are padded on the left.
-        more: additional columns of padding, of documents and of summaries.
-    """
+    """Collate the pairs with these numbers like the task's dataset, padded on the left or not, with more columns."""
     eos = task.src_dict.eos()
     documents, targets = ([torch.tensor([*text, eos]) for text in texts] for texts in (DOCUMENTS, SUMMARIES))
     names = getattr(model, "factors", ())

@@ -15,44 +15,19 @@ from fairseq_etads import attention
 from fairseq_etads.attention import GATES, saliency_attention
 from fairseq_etads.layers.encoder import FocalNetwork
 
-GENTLE = {"focus_strength": "learned", "saliency_gate": "open"}
-
-
-NEW = ("center_weight", "scope_weight", "strength", "center_offset", "gate_slope", "gate_level")
-
-
-def trained(**options):
-    """A model without zero weights."""
-    model = make_model("etads", **options)
-    generator = torch.Generator().manual_seed(2)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name.rpartition(".")[2] in NEW:
-                parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator))
-    return model
-
-
-def network(initial_scope="half", **options):
-    torch.manual_seed(0)
-    return FocalNetwork(HEADS * WIDTH, HEADS, initial_scope=initial_scope, **options)
-
-
-QUERIES = torch.randn(len(LENGTHS), max(LENGTHS), HEADS * WIDTH, generator=torch.Generator().manual_seed(5))
-
 
 @pytest.mark.parametrize("left", [False, True])
 def test_relative_centers_and_initial_scopes_are_those_of_the_oracle(left):
-    focal, mask = network("half,1,3", center="relative").double(), padding_mask(LENGTHS, left)
+    focal = FocalNetwork(HEADS * WIDTH, HEADS, center="relative", initial_scope="half,1,3").double()
+    queries, mask = torch.randn(len(LENGTHS), max(LENGTHS), HEADS * WIDTH).double(), padding_mask(LENGTHS, left)
     with torch.no_grad():
         for weight in (focal.center_weight, focal.scope_weight, focal.center_offset):
             weight.normal_()
-    found = focal(QUERIES.double(), mask)
+    found = focal(queries, mask)
+    weights = (focal.query_proj.weight, focal.document_proj.weight, focal.center_weight, focal.scope_weight)
     for b in range(len(LENGTHS)):
         real = ~mask[b]
-        weights = (focal.query_proj.weight, focal.document_proj.weight, focal.center_weight, focal.scope_weight)
-        expected = reference.relative_focal_network(
-            QUERIES[b, real].double(), *weights, focal.center_offset, scopes=(0, 1, 3)
-        )
+        expected = reference.relative_focal_network(queries[b, real], *weights, focal.center_offset, scopes=(0, 1, 3))
         for got, want in zip(found, expected):
             torch.testing.assert_close(got[b][:, real], want, rtol=1e-5, atol=1e-5)
 
@@ -95,35 +70,27 @@ def test_every_gate_and_its_gradients_match_the_oracle(form, left):
 
 @pytest.mark.parametrize("gate", ["open", "normalised"])
 def test_the_gate_of_these_forms_is_a_cosines(gate, monkeypatch):
-    """The gate does not depend on the size of queries and keys; the paper's product of the same vectors is in the
-    thousands.
-    """
-    caught = []
-    original = attention.attention_scores
-    monkeypatch.setattr(attention, "attention_scores", lambda *args: caught.append(original(*args)) or caught[-1])
-    bridge = trained(saliency_gate=gate).decoder.layers[0].encoder_attn
-    width, heads = bridge.embed_dim, bridge.num_heads
-    x, memory = (100 * torch.randn(n, 1, width, generator=torch.Generator().manual_seed(n)) for n in (3, 4))
+    """The gate does not depend on the size of queries and keys; their plain products are in the thousands."""
+    caught, compute = [], attention.gate_logits
+    monkeypatch.setattr(attention, "gate_logits", lambda *args: caught.append(compute(*args)) or caught[-1])
+    bridge = make_model("etads", saliency_gate=gate).decoder.layers[0].encoder_attn
+    x, memory = (100 * torch.randn(n, 1, bridge.embed_dim) for n in (3, 4))
     with torch.no_grad():
+        bridge.gate_slope.normal_()
+        bridge.gate_level.normal_()
         bridge(x, memory)
-        gate_q, gate_k = bridge.gate_q_proj(bridge.q_proj(x)), bridge.gate_k_proj(bridge.k_proj(memory))
-    gate_q, gate_k = (vectors.view(-1, heads, width // heads).double() for vectors in (gate_q, gate_k))
-    (logits,) = [scores for scores in caught if scores.abs().max() < 10]
-    for head in range(heads):
-        for i in range(3):
-            for j in range(4):
-                a, b = gate_q[i, head], gate_k[j, head]
-                cosine = float((a * b).sum() / a.norm() / b.norm())
-                expected = (width // heads) ** 0.5 * float(bridge.gate_slope[head]) * cosine
-                assert float(logits[0, head, i, j]) == pytest.approx(expected, abs=1e-5)
-                assert float((a * b).sum().abs()) > 10
+        projected = bridge.gate_q_proj(bridge.q_proj(x)), bridge.gate_k_proj(bridge.k_proj(memory))
+    gate_q, gate_k = (vectors.view(-1, bridge.num_heads, bridge.head_dim).transpose(0, 1) for vectors in projected)
+    cosines = torch.nn.functional.cosine_similarity(gate_q[:, :, None], gate_k[:, None], dim=3)
+    slope, level = (weight[:, None, None] for weight in (bridge.gate_slope, bridge.gate_level))
+    torch.testing.assert_close(caught[0][0], bridge.head_dim**0.5 * slope * cosines + level, rtol=1e-4, atol=1e-5)
+    assert (gate_q @ gate_k.mT).abs().max() > 1000
 
 
 @pytest.mark.parametrize("gate", ["open", "normalised"])
 def test_a_gentle_start_is_the_plain_transformer_until_it_learns(gate, documents):
-    plain, model = make_model("etads_basic"), make_model("etads", **{**GENTLE, "saliency_gate": gate})
-    missing = model.load_state_dict({**model.state_dict(), **plain.state_dict()})
-    assert not missing.missing_keys and not missing.unexpected_keys
+    plain, model = make_model("etads_basic"), make_model("etads", focus_strength="learned", saliency_gate=gate)
+    model.load_state_dict({**model.state_dict(), **plain.state_dict()}, strict=True)
     tokens, previous = make_batch(documents), make_batch(SUMMARIES)
     expected = decode(plain, tokens, previous)
     torch.testing.assert_close(decode(model, tokens, previous), expected, rtol=1e-5, atol=1e-5)
@@ -136,14 +103,13 @@ def test_a_gentle_start_is_the_plain_transformer_until_it_learns(gate, documents
 
 def test_checkpoints_from_before_these_options_are_the_papers_form(documents):
     """Old checkpoints lack the new options and have no additional weights."""
-    task, config = make_task(), copy.deepcopy(model_config("etads", **SMALL))
+    config = copy.deepcopy(model_config("etads", **SMALL))
     with open_dict(config):
         for option in ("focus_center", "focus_initial_scope", "focus_strength", "saliency_gate"):
             del config[option]
-    old = ARCH_MODEL_REGISTRY["etads"].build_model(config, task).eval()
-    new = make_model("etads", task)
+    old, new = ARCH_MODEL_REGISTRY["etads"].build_model(config, make_task()).eval(), make_model("etads")
     old.load_state_dict(new.state_dict(), strict=True)
-    names = {name.rpartition(".")[2] for name in new.state_dict() if ".focal." in name}
-    assert names == {"weight", "center_weight", "scope_weight"} and not any("gate_slope" in n for n in new.state_dict())
+    names = {name.rpartition(".")[2] for name in new.state_dict() if ".focal." in name or "gate_s" in name}
+    assert names == {"weight", "center_weight", "scope_weight"}
     tokens, previous = make_batch(documents), make_batch(SUMMARIES)
     assert torch.equal(decode(old, tokens, previous), decode(new, tokens, previous))

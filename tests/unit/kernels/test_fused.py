@@ -5,6 +5,7 @@ import logging
 import pytest
 import torch
 
+from fairseq_etads.kernels import operators
 from fairseq_etads.kernels.operators import find_fused_kernel, warn_without_fused_kernel
 
 V100, A100, RTX, H100 = (7, 0), (8, 0), (8, 9), (9, 0)
@@ -38,7 +39,7 @@ class OnGpu:
 @pytest.mark.parametrize("width, count", [(64, 0), (30, 1)])
 def test_attention_without_a_fused_kernel_on_a_gpu_is_named_once(width, count, monkeypatch, caplog):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: A100)
-    fused_kernels._warn_about_missing_kernel.cache_clear()
+    operators._warn_about_missing_kernel.cache_clear()
     with caplog.at_level(logging.WARNING, "fairseq_etads.kernels.operators"):
         warn_without_fused_kernel(torch.ones(1, 30), width, 0.0, masked=True)
         assert not caplog.records

@@ -80,8 +80,8 @@ def test_losses_logs_and_gradients_are_those_of_the_plain_way(monkeypatch, optio
 
 @pytest.mark.parametrize("elements", [1, 60, 10**6], ids=["narrow", "some", "one"])
 def test_word_log_probs_are_entries_of_the_log_softmax(monkeypatch, elements):
-    monkeypatch.setattr(word_log_probs, "CHUNK_ELEMENTS", elements)
-    monkeypatch.setattr(word_log_probs, "NARROWEST_CHUNK", 4)
+    monkeypatch.setattr(decoder_output, "CHUNK_ELEMENTS", elements)
+    monkeypatch.setattr(decoder_output, "NARROWEST_CHUNK", 4)
     states, table, bias = (torch.randn(s, dtype=torch.float64).requires_grad_() for s in ((2, 3, 8), (31, 8), (29,)))
     columns = torch.randint(0, 29, (2, 3, 4))
     columns[:, :, 3] = columns[:, :, 0]  # the target stands in the document, too
@@ -104,7 +104,7 @@ def test_word_log_probs_are_entries_of_the_log_softmax(monkeypatch, elements):
 @pytest.mark.parametrize("dtype, error", [(torch.bfloat16, 5e-3), (torch.float16, 6e-4)])
 def test_gradients_of_states_are_summed_over_chunks_in_float32(monkeypatch, dtype, error):
     """A sum in half precision over 48 chunks is several times less exact: 1.7e-2 in bfloat16, 1.0e-3 in float16."""
-    monkeypatch.setattr(word_log_probs, "CHUNK_ELEMENTS", 1)
+    monkeypatch.setattr(decoder_output, "CHUNK_ELEMENTS", 1)
     states, table = (torch.randn(n, 64).to(dtype) / 8 for n in (40, 48 * 1024))
     columns = torch.randint(len(table), (1, 40, 1))
 

@@ -14,16 +14,16 @@ HARDLY = 1e-9
 
 def in_blocks(monkeypatch):
     """Compute every attention in blocks of three queries; returns the list of calls."""
-    monkeypatch.setattr(encoder_attention, "QUERIES_AT_A_TIME", 3)
-    monkeypatch.setattr(encoder_attention, "MANY_WEIGHTS", 1)
+    monkeypatch.setattr(encoder, "QUERIES_AT_A_TIME", 3)
+    monkeypatch.setattr(encoder, "MANY_WEIGHTS", 1)
     calls, plain = [], blockwise_attention
-    monkeypatch.setattr(encoder_attention, "blockwise_attention", lambda *args: calls.append(1) or plain(*args))
+    monkeypatch.setattr(encoder, "blockwise_attention", lambda *args: calls.append(1) or plain(*args))
     return calls
 
 
 def test_the_backward_pass_has_the_same_dropout(monkeypatch):
     """The loss and all gradients equal the ones of the same blocks without recomputation."""
-    monkeypatch.setattr(encoder_attention, "QUERIES_AT_A_TIME", 3)
+    monkeypatch.setattr(encoder, "QUERIES_AT_A_TIME", 3)
     q, k, v = (torch.randn(2, HEADS, length, 4, requires_grad=True) for length in (LENGTH, 5, 5))
     mask = torch.tensor([[False] * 5, [True, False, False, False, True]])
 
@@ -57,7 +57,7 @@ def test_no_weights_are_kept(monkeypatch):
 )
 def test_blocks_are_for_many_weights_in_training_with_dropout(dropout, training, gradient, many, expected, monkeypatch):
     calls, states = in_blocks(monkeypatch), torch.randn(LENGTH, 2, WIDTH)
-    monkeypatch.setattr(encoder_attention, "MANY_WEIGHTS", LENGTH * LENGTH * 2 * HEADS + many)
+    monkeypatch.setattr(encoder, "MANY_WEIGHTS", LENGTH * LENGTH * 2 * HEADS + many)
     attention = EncoderAttention(WIDTH, HEADS, dropout=dropout, self_attention=True).train(training)
     with torch.set_grad_enabled(gradient):
         attention(states, states, states, need_weights=False)

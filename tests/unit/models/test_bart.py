@@ -1,5 +1,6 @@
 """The presets in BART's sizes give the results of fairseq's BART, and start from its published weights."""
 
+import copy
 import logging
 
 import pytest
@@ -13,7 +14,7 @@ from helpers import EOS, PAD, make_batch, make_task, model_config
 from fairseq_etads.models.init_from import load_initial_weights
 from fairseq_etads.models.transformer import SummarizationTransformer
 from fairseq_etads.pipeline.architectures import make_numbered_dictionary
-from fairseq_etads.vocabulary.dictionary import is_padding_word, limit_known_words
+from fairseq_etads.vocabulary.dictionary import limit_known_words
 
 OFF = {"focus_layers": "none", "saliency_layers": "none"}
 DOCUMENTS = make_batch([[5, 9, 20, 33, 7, 264], [100, 4], [41, 41, 6, 8]])
@@ -39,9 +40,9 @@ def task_of(dictionary, target=None):
     return task
 
 
-def build(task, arch="etads_bart_base", **options):
+def build(task, **options):
     torch.manual_seed(1)
-    return SummarizationTransformer.build_model(model_config(arch, **{**SIZES, **options}), task).eval()
+    return SummarizationTransformer.build_model(model_config("etads_bart_base", **SIZES, **options), task).eval()
 
 
 def begin(checkpoint, task=None, **options):
@@ -61,36 +62,25 @@ def run(model, documents=DOCUMENTS, previous=PREVIOUS):
 
 
 def shapes(model):
-    """Names and shapes of all weights; buffers that only describe a model are left out."""
+    """Names and shapes of all weights, without buffers that only describe a model."""
     return {n: tuple(w.shape) for n, w in model.state_dict().items() if not n.endswith((".version", "_float_tensor"))}
 
 
 @pytest.mark.parametrize("size", ["base", "large"])
-def test_the_presets_have_fairseqs_names_and_shapes(size, monkeypatch):
+def test_the_presets_have_fairseqs_options_names_and_shapes(size, monkeypatch):
     """The model has its full size: 50,264 words and the mask."""
     monkeypatch.setattr(bart_module, "init_bert_params", lambda module: None)  # it would need values
-    dictionary = make_numbered_dictionary(50265)
-    task = task_of(dictionary)
+    task = task_of(make_numbered_dictionary(50265))
     with torch.device("meta"):
-        args = bart_args(f"bart_{size}")
+        args, ours = bart_args(f"bart_{size}"), model_config(f"etads_bart_{size}")
         fairseqs = shapes(BARTModel.build_model(args, task))
         plain = shapes(SummarizationTransformer.build_model(model_config(f"etads_bart_{size}", **OFF), task))
-        whole = shapes(SummarizationTransformer.build_model(model_config(f"etads_bart_{size}"), task))
+        whole = shapes(SummarizationTransformer.build_model(ours, task))
     assert plain == fairseqs
-    new = {name for name in whole if name not in plain}
-    for side, mechanism in (("encoder", ".self_attn.focal."), ("decoder", ".encoder_attn.gate_")):
-        names = {name for name in new if name.startswith(f"{side}.layers.") and mechanism in name}
-        assert {int(name.split(".")[2]) for name in names} == set(range(args.encoder_layers))
-        new -= names
-    assert not new
-
-
-def test_the_presets_have_fairseqs_options():
-    for size in ("base", "large"):
-        fairseqs, ours = bart_args(f"bart_{size}"), model_config(f"etads_bart_{size}")
-        shared = sorted(set(vars(fairseqs)) & set(ours))
-        assert len(shared) > 25
-        assert {name: getattr(fairseqs, name) for name in shared} == {name: ours[name] for name in shared}
+    shared = sorted(set(vars(args)) & set(ours))
+    assert len(shared) > 25 and {name: getattr(args, name) for name in shared} == {name: ours[name] for name in shared}
+    new = whole.keys() - plain.keys()
+    assert new and all(".self_attn.focal." in name or ".encoder_attn.gate_" in name for name in new)
 
 
 def test_with_the_mechanisms_at_their_start_the_outputs_are_those_of_bart_until_they_learn(bart, checkpoint):
@@ -99,70 +89,51 @@ def test_with_the_mechanisms_at_their_start_the_outputs_are_those_of_bart_until_
     for found, expected in zip(run(model), run(bart)):
         torch.testing.assert_close(found, expected[..., : found.shape[-1]], rtol=0, atol=2e-5)
     states, logits = run(model)
-    change(model, "decoder.layers.0.encoder_attn.gate_")
-    assert torch.equal(run(model)[0], states) and (run(model)[1] - logits).abs().max() > 1e-2
-    change(model, "encoder.layers.0.self_attn.focal.")
-    assert (run(model)[0] - states).abs().max() > 1e-2
-
-
-def change(model, name):
-    """Set weights with these names to values as after training."""
-    with torch.no_grad():
-        for weight in (weight for found, weight in model.named_parameters() if found.startswith(name)):
-            weight.normal_()
-
-
-def fine_tuned_by_fairseq(bart):
-    """BART without the mask, as fairseq itself makes it for --task translation."""
-    model = make_bart(bart_dictionary(mask=False))
-    model.args.task = "translation"
-    model.load_state_dict({name: value.clone() for name, value in bart.state_dict().items()})
-    return model
-
-
-def reordered():
-    """Fewer words than BART's, in another order, including the mask, a padding word, and a copy tail."""
-    dictionary = Dictionary()
-    words = bart_dictionary().symbols[4:]
-    for word in [*words[200:90:-3], "<mask>", *words[:30], "madeupword0007"]:
-        dictionary.add_symbol(word, n=1)
-    dictionary.add_symbol("rare", n=0)
-    return dictionary
+    for layer, changes in (("decoder.layers.0.encoder_attn.gate_", False), ("encoder.layers.0.self_attn.focal.", True)):
+        with torch.no_grad():
+            for weight in (weight for name, weight in model.named_parameters() if name.startswith(layer)):
+                weight.normal_()
+        after = run(model)
+        assert torch.equal(after[0], states) != changes and (after[1] - logits).abs().max() > 1e-2
 
 
 def test_rows_are_found_by_their_words(bart, checkpoint):
-    """Each word of a dictionary in another order gets its vector from BART, wherever it is in the data's dictionary."""
+    """Each word of a dictionary in another order gets its vector from BART, wherever it is in the data's dictionary.
+    The dictionary has fewer words, the mask, a padding word and a copy tail.
+    """
     task, bart_words = make_task(), bart_dictionary()
-    task.src_dict = task.tgt_dict = reordered()
+    task.src_dict = task.tgt_dict = dictionary = Dictionary()
+    words = bart_words.symbols[4:]
+    for word in [*words[200:90:-3], "<mask>", *words[:30], "madeupword0007"]:
+        dictionary.add_symbol(word, n=1)
+    dictionary.add_symbol("rare", n=0)
     model = build(task, **OFF)
     before = model.encoder.embed_tokens.weight.detach().clone()
     load_initial_weights(model, str(checkpoint), task)
     table, theirs = model.encoder.embed_tokens.weight, bart.encoder.embed_tokens.weight
-    assert len(table) == len(task.src_dict) - 1
-    for number, word in enumerate(task.src_dict.symbols[:-1]):
+    assert len(table) == len(dictionary) - 1
+    for number, word in enumerate(dictionary.symbols[:-1]):
         expected = before[number] if word == "madeupword0007" else theirs[bart_words.index(word)]
         assert torch.equal(table[number], expected), word
-    assert sum(map(is_padding_word, task.src_dict.symbols)) == 1 and "<mask>" in task.src_dict
 
 
 def test_a_bound_for_summaries_has_the_first_rows(bart, checkpoint):
-    """A shared dictionary with fewer known words for summaries; with separate tables, each has the rows of its
-    words.
-    """
-    dictionary = bart_dictionary(mask=False)
+    """Summaries know fewer words of a shared dictionary, with a shared table or separate ones."""
+    dictionary, previous = bart_dictionary(mask=False), PREVIOUS.clamp(max=99)
     for shared in (True, False):
         task = task_of(dictionary, limit_known_words(dictionary, 100))
         tables = {"share_all_embeddings": shared, "share_decoder_input_output_embed": shared}
         model = begin(checkpoint, task, **OFF, **tables)
-        logits = run(model, previous=PREVIOUS.clamp(max=99))[1]
-        expected = run(bart, previous=PREVIOUS.clamp(max=99))[1][..., :100]
-        torch.testing.assert_close(logits, expected, rtol=0, atol=2e-5)
+        expected = run(bart, previous=previous)[1][..., :100]
+        torch.testing.assert_close(run(model, previous=previous)[1], expected, rtol=0, atol=2e-5)
 
 
 def test_fine_tuned_barts_have_a_dictionary_for_each_side_and_no_mask(bart, tmp_path, caplog):
     """fairseq publishes bart.large.cnn with dict.source.txt and dict.target.txt."""
-    fine_tuned, words = fine_tuned_by_fairseq(bart), bart_dictionary(mask=False)
-    fine_tuned.given = bart.given
+    words = bart_dictionary(mask=False)
+    fine_tuned = make_bart(words)  # for --task translation
+    fine_tuned.args.task = "translation"
+    fine_tuned.load_state_dict({name: value.clone() for name, value in bart.state_dict().items()})
     path = save_bart(fine_tuned, words, tmp_path / "bart.cnn")
     (path.parent / "dict.txt").rename(path.parent / "dict.target.txt")
     (path.parent / "dict.source.txt").write_bytes((path.parent / "dict.target.txt").read_bytes())
@@ -185,54 +156,30 @@ def old_names(weights):
     return weights
 
 
-def test_weights_of_old_versions_of_fairseq_are_read(bart, tmp_path, caplog):
+def test_weights_of_old_versions_of_fairseq_and_in_half_precision_are_read(bart, tmp_path, caplog):
     caplog.set_level(logging.INFO)
-    path = save_bart(bart, bart_dictionary(), tmp_path / "old", old_names)
-    torch.testing.assert_close(run(begin(path, **OFF))[1], run(bart)[1][..., :-1], rtol=0, atol=2e-5)
+    half = copy.deepcopy(bart).half().float()
+    path = save_bart(
+        half, bart_dictionary(), tmp_path / "old", lambda w: old_names({n: x.half() for n, x in w.items()})
+    )
+    model = begin(path, **OFF)
+    assert {weight.dtype for weight in model.parameters()} == {torch.float32}
+    torch.testing.assert_close(run(model)[1], run(half)[1][..., :-1], rtol=0, atol=2e-5)
     (record,) = (r for r in caplog.records if ": loaded " in r.message)
     assert "in the checkpoint, but not in this model: classification_heads.mnli.dense.weight" in record.message
+    assert "embed_tokens.weight: the rows of the 272 known words of 273" in record.message
     assert "(100.0%)" in record.message and "new, because" not in record.message and ".version" not in record.message
 
 
-def test_half_precision_and_new_mechanisms(bart, tmp_path, caplog):
-    """Weights stored in half precision are read; parts that BART lacks are listed."""
-    caplog.set_level(logging.INFO)
-    path = save_bart(bart, bart_dictionary(), tmp_path / "half", lambda w: {n: x.half() for n, x in w.items()})
-    model = begin(path, pointer="soft")
-    assert {weight.dtype for weight in model.parameters()} == {torch.float32}
-    torch.testing.assert_close(model.decoder.layers[1].fc1.weight, bart.decoder.layers[1].fc1.weight.half().float())
-    (record,) = (r for r in caplog.records if ": loaded " in r.message)
-    for words in ("self_attn.focal.center_weight (2)", "gate_q_proj.weight (2)", "decoder.pointer.gate.weight"):
-        assert words in record.message
-    assert "embed_tokens.weight: the rows of the 272 known words of 273" in record.message
-    assert "does not record its dictionary" not in caplog.text
-
-
-def test_words_that_bart_does_not_know_are_refused(checkpoint):
-    task = make_task()
-    with pytest.raises(
-        ValueError, match=r"40 of the 44 known words of DATA are not in .*dict.txt, .*'w0'.*--dictionary"
-    ):
-        begin(checkpoint, task, **OFF)
-
-
 def test_a_dictionary_that_is_not_the_checkpoints_is_refused(checkpoint):
+    with pytest.raises(ValueError, match=r"40 of the 44 known words of DATA are not in .*dict.txt, .*'w0'"):
+        begin(checkpoint, make_task(), **OFF)
     lines = (checkpoint.parent / "dict.txt").read_text().splitlines(keepends=True)
-    (checkpoint.parent / "dict.txt").write_text("".join(lines[:-3]))
-    with pytest.raises(ValueError, match=r"embed_tokens.weight has 273 rows, but .*dict.txt has 269 words"):
-        begin(checkpoint, **OFF)
-    (checkpoint.parent / "dict.txt").write_text("".join([*lines[:-1], "<mask> 1\n"]))  # the mask, and one word too few
-    with pytest.raises(ValueError, match=r"has 273 rows, but .*dict.txt has 272 words"):
-        begin(checkpoint, **OFF)
-    (checkpoint.parent / "dict.txt").write_text("no count\n")
-    with pytest.raises(ValueError, match=r"dict.txt, line 1: not a dictionary"):
-        begin(checkpoint, **OFF)
-
-
-def test_without_the_dictionary_only_tables_of_its_size_are_taken(bart, checkpoint, caplog):
-    (checkpoint.parent / "dict.txt").unlink()
-    with pytest.raises(ValueError, match=r"has 273 words, but the source dictionary .* 272: .*put its dict.txt into"):
-        begin(checkpoint, **OFF)
-    model = begin(checkpoint, task_of(bart_dictionary()), **OFF)
-    assert "does not record its dictionary" in caplog.text
-    torch.testing.assert_close(run(model)[1], run(bart)[1], rtol=0, atol=2e-5)
+    for text, message in (
+        ("".join(lines[:-3]), r"embed_tokens.weight has 273 rows, but .*dict.txt has 269 words"),
+        ("".join([*lines[:-1], "<mask> 1\n"]), r"has 273 rows, but .*dict.txt has 272 words"),  # one word too few
+        ("no count\n", r"dict.txt, line 1: not a dictionary"),
+    ):
+        (checkpoint.parent / "dict.txt").write_text(text)
+        with pytest.raises(ValueError, match=message):
+            begin(checkpoint, **OFF)

@@ -48,10 +48,7 @@ MECHANISMS = {
         "proj": {"encoder_layers": 3, "aggregation": "proj", "aggregation_layers": 2, "encoder_gate": True},
         "attn": {"encoder_layers": 3, "aggregation": "attn", "aggregation_layers": 2, "pointer": "soft"},
         "neighbours": {"encoder_neighbours": 2, "decoder_neighbours": 2, "pointer": "soft"},
-        "computed positions": {
-            **{"encoder_learned_pos": False, "decoder_learned_pos": False, "encoder_neighbours": 1},
-            **{"decoder_neighbours": 1, **APART},
-        },
+        "computed positions": {"encoder_learned_pos": False, "decoder_learned_pos": False, "encoder_neighbours": 1},
         "factors": {"source_factors": "pos:3,tf", "pointer": "soft", **APART},
         "shared layers": {"share_encoder_decoder_layers": True, "output_bias": True},
         "clusters": {"adaptive_softmax_cutoff": [10, 20]},
@@ -63,20 +60,12 @@ MECHANISMS = {
         "all selected": {**RECURRENT, **SEE, **SELECTED},
         "bounded": {**RECURRENT, "large_vocabulary_trick": 0, "pointer": "switch", **APART, "target_words": 24},
         "bounded and shared": {**RECURRENT, "large_vocabulary_trick": 12, "target_words": 24},
-        "lstm": {"rnn_cell": "lstm", "attention_query": "after", "temporal_attention": True, **OF_SENTENCES},
-        "merged": {"merge_input": True, "attention_query": "after", "coverage": True, "bridge": "relu"},
         "dot": {"attention_score": "dot", "bridge": "zero", "readout": "none", "temporal_attention": True},
         "convolution": {**CONV, "attention_score": "dot", "pointer": "soft", "source_factors": "pos:3"},
         "selective": {"encoder_gate": "selective", "source_factors": "pos:3", **OF_SENTENCES},
-        "fed readout": {
-            **{"input_feed": "readout", "attention_query": "after", "pointer": "switch", "merge_input": True},
-            "pointer_continue": True,
-        },
+        "fed readout": {"input_feed": "readout", "attention_query": "after", "pointer": "switch", "merge_input": True},
         "closed book": {"rnn_cell": "lstm", "closed_book_decoder": True, "pointer": "soft"},
-        "projection": {
-            **{"encoder_projection": 7, "attention_score": "dot", "pointer": "soft", "rnn_cell": "lstm"},
-            "learnt_start": True,
-        },
+        "projection": {"encoder_projection": 7, "attention_score": "dot", "rnn_cell": "lstm", "learnt_start": True},
     },
     "convs2s": {kind: options for kind, options in CONVOLUTIONS.items() if options}
     | {"bounded": {**CONVOLUTIONS["bounded"], "target_words": 24}},
@@ -106,9 +95,7 @@ class Case:
 def make_case(name, seed=1, **more):
     arch, options = ROWS[name]
     options = {**options, **more}
-    of_task = {key: value for key, value in options.items() if key == "target_words"}
-    options = {key: value for key, value in options.items() if key not in of_task}
-    task, model = build(arch, options, seed=seed, **of_task)
+    task, model = build(arch, options, seed=seed, target_words=options.pop("target_words", None))
     return Case(arch, options, task, model.eval())
 
 
@@ -221,21 +208,21 @@ def criterion_of(case):
     return options_of_criterion("summarization_nll", label_smoothing=0.1, coverage_loss=0.5)
 
 
-def learn(case, samples, model=None):
+def learn(case, samples):
     """The sum of the losses of batches, and its gradients; a missing one is 0."""
-    model = model or case.model
     criterion = case.task.build_criterion(criterion_of(case))
-    model.zero_grad()
-    loss = sum(criterion(model, sample)[0] for sample in samples)
+    case.model.zero_grad()
+    loss = sum(criterion(case.model, sample)[0] for sample in samples)
     loss.backward()
-    parameters = model.named_parameters()
+    parameters = case.model.named_parameters()
     return loss.detach(), {name: torch.zeros_like(p) if p.grad is None else p.grad.clone() for name, p in parameters}
 
 
 def test_every_parameter_is_trained_and_each_pair_by_itself(name):
     """The loss of a batch is the sum over its pairs, and more padding changes neither it nor its gradients."""
     case = make_case(name)
-    loss, gradients = whole = learn(case, [case.batch()], case.model.train())
+    case.model.train()
+    loss, gradients = whole = learn(case, [case.batch()])
     assert loss.isfinite()
     for part, gradient in gradients.items():
         assert gradient.abs().sum() > 0, f"{part} receives no gradient"
@@ -244,7 +231,8 @@ def test_every_parameter_is_trained_and_each_pair_by_itself(name):
             continue  # refused in training
         torch.testing.assert_close(learn(case, [case.batch(ALL, left, more)]), whole, **CLOSE)
     if getattr(getattr(case.model, "decoder", None), "large_vocabulary_trick", 0):
-        whole = learn(case, [case.batch()], case.model.eval())  # documents share a list of words in training
+        case.model.eval()  # documents share a list of words in training
+        whole = learn(case, [case.batch()])
     torch.testing.assert_close(learn(case, [case.batch([number]) for number in ALL]), whole, **CLOSE)
 
 

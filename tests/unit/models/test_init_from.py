@@ -4,7 +4,7 @@ import logging
 
 import pytest
 import torch
-from helpers import SMALL, make_model, model_config
+from helpers import RECURRENT, SMALL, make_model, model_config
 from steps import steps_task
 from test_external import external_model
 
@@ -45,14 +45,9 @@ def load(model, path, caplog, task=None):
     return {name for name in state if not torch.equal(state[name], before[name])}, record
 
 
-def recurrent(**options):
-    sizes = {"encoder_layers": 1, "encoder_embed_dim": 16, "encoder_hidden_size": 12, "attention_dim": 10}
-    return make_model("gru_seq2seq", steps_task(), **{**sizes, **options})
-
-
 @pytest.mark.parametrize("fairseqs", [False, True])
 def test_a_plain_transformer_begins_an_etads_model(fairseqs, tmp_path, caplog):
-    """This includes a checkpoint of fairseq's translation task, with rows for all words and without a fingerprint."""
+    """Also from fairseq's translation task, with rows for all words and without a fingerprint."""
     if fairseqs:
         learned = dict.fromkeys(("encoder_learned_pos", "decoder_learned_pos", "share_all_embeddings"), True)
         lengths = {"max_source_positions": 401, "max_target_positions": 50}
@@ -64,26 +59,17 @@ def test_a_plain_transformer_begins_an_etads_model(fairseqs, tmp_path, caplog):
     loaded, record = load(model, path, caplog)
     new = {name for name in model.state_dict() if not name.endswith("version")} - loaded
     assert new and all("focal" in name or "gate_" in name or "decoder.pointer" in name for name in new)
-    for name, value in plain.state_dict().items():
-        if name in loaded and "embed" not in name and "output_projection" not in name:
-            assert torch.equal(model.state_dict()[name], value), name
+    for name in loaded:
+        if "embed" not in name and "output_projection" not in name:
+            assert torch.equal(model.state_dict()[name], plain.state_dict()[name]), name
     table = plain.encoder.embed_tokens.weight
     assert len(table) == (53 if fairseqs else 44) and torch.equal(model.encoder.embed_tokens.weight, table[:44])
-    assert "encoder.layers.*.self_attn.focal.center_weight (2)" in record.message
-    assert "decoder.pointer.gate.weight" in record.message and "in the checkpoint, but not" not in record.message
+    assert record.levelno == logging.INFO and "encoder.layers.*.self_attn.focal.center_weight (2)" in record.message
     if fairseqs:
         assert "decoder.embed_positions.weight: 50 of 101 positions" in record.message
         rows = model.decoder.embed_positions.weight
         assert torch.equal(rows[:52], plain.decoder.embed_positions.weight) and not torch.equal(rows[52], rows[51])
         assert any("does not record its dictionary" in r.message for r in caplog.records)
-
-
-def test_a_pointer_generator_begins_its_coverage_model(tmp_path, caplog):
-    path = save(changed(recurrent(pointer="soft")), tmp_path / "pg.pt")
-    model = recurrent(pointer="soft", coverage=True)
-    loaded, record = load(model, path, caplog)
-    assert set(model.state_dict()) - loaded == {"decoder.coverage_weight"}
-    assert record.levelno == logging.INFO and "decoder.coverage_weight" in record.message
 
 
 def test_what_has_another_shape_or_no_place_is_listed_in_a_warning(tmp_path, caplog):
@@ -93,7 +79,7 @@ def test_what_has_another_shape_or_no_place_is_listed_in_a_warning(tmp_path, cap
     assert record.levelno == logging.WARNING
     assert "encoder.layers.0.fc1.weight (64, 32), here (48, 32)" in record.message
     assert "in the checkpoint, but not in this model: " in record.message and "gate_q_proj.weight (2)" in record.message
-    assert "encoder.layers.0.fc1.weight" not in loaded and "encoder.layers.0.fc1.bias" not in loaded
+    assert "encoder.layers.0.fc1.weight" not in loaded
 
 
 def test_shared_weights_are_loaded_from_models_that_share_them(tmp_path, caplog):
@@ -107,44 +93,37 @@ def test_shared_weights_are_loaded_from_models_that_share_them(tmp_path, caplog)
     with pytest.raises(ValueError, match=r"different weights in encoder.layers.0.* and decoder.layers.0.*--share-"):
         load_initial_weights(model, save(unshared, tmp_path / "unshared.pt"), steps_task())
     apart = changed(make_model("etads_basic", steps_task(), share_all_embeddings=False))
-    with pytest.raises(
-        ValueError, match=r"encoder.embed_tokens.weight and decoder.embed_tokens.weight, which this model shares"
-    ):
+    with pytest.raises(ValueError, match=r"encoder.embed_tokens.weight and decoder.embed_tokens.weight, which this"):
         load_initial_weights(make_model("etads", steps_task()), save(apart, tmp_path / "apart.pt"), steps_task())
 
 
-def test_other_dictionaries_are_refused(tmp_path):
-    model, task = make_model("etads", steps_task()), steps_task()
-    other = steps_task()
+def test_what_does_not_fit_is_refused(tmp_path):
+    task, other = steps_task(), steps_task()
     for dictionary in (other.src_dict, other.tgt_dict):
         dictionary.symbols = [*dictionary.symbols[:-12], "another", *dictionary.symbols[-11:]]
-    with pytest.raises(ValueError, match=r"--init-from .*the source dictionary in DATA .* is not the one .*--like"):
-        load_initial_weights(model, save(model, tmp_path / "a.pt", other), task)
-    larger = external_model("transformer_tiny", steps_task())
+    model, larger = make_model("etads", task), external_model("transformer_tiny", steps_task())
     larger.encoder.embed_tokens.weight = torch.nn.Parameter(torch.zeros(50, 16))
-    with pytest.raises(ValueError, match=r"encoder.embed_tokens.weight has 50 words, but the source dictionary .* 44"):
-        load_initial_weights(model, save(larger, tmp_path / "b.pt", task_state={}), task)
-
-
-def test_what_is_no_checkpoint_or_has_nothing_in_common_is_refused(tmp_path):
-    model, task = make_model("etads", steps_task()), steps_task()
-    with pytest.raises(FileNotFoundError, match=r"--init-from .*nowhere.pt.: no such file"):
-        load_initial_weights(model, str(tmp_path / "nowhere.pt"), task)
-    path = save(recurrent(), tmp_path / "gru.pt")
-    with pytest.raises(ValueError, match=r"no weight that fits this model; .*decoder.cell.weight_ih"):
-        load_initial_weights(model, path, task)
+    save(model, tmp_path / "words.pt", other)
+    save(larger, tmp_path / "rows.pt", task_state={})
+    save(make_model("gru_seq2seq", steps_task(), **RECURRENT), tmp_path / "gru.pt")
     torch.save({"weights": 1}, tmp_path / "x.pt")
-    with pytest.raises(ValueError, match=r"x.pt: not a checkpoint of fairseq-train"):
-        load_initial_weights(model, str(tmp_path / "x.pt"), task)
     torch.save({"model": {}, "trap": print}, tmp_path / "trap.pt")
-    with pytest.raises(UnsafeCheckpointError, match="refused"):
-        load_initial_weights(model, str(tmp_path / "trap.pt"), task)
+    for name, message in (
+        ("words", r"--init-from .*the source dictionary in DATA .* is not the one .*--like"),
+        ("rows", r"encoder.embed_tokens.weight has 50 words, but the source dictionary .* 44"),
+        ("gru", r"no weight that fits this model; .*decoder.cell.weight_ih"),
+        ("x", r"x.pt: not a checkpoint of fairseq-train"),
+        ("trap", "refused"),
+        ("nowhere", r"--init-from .*nowhere.pt.: no such file"),
+    ):
+        with pytest.raises((ValueError, FileNotFoundError, UnsafeCheckpointError), match=message):
+            load_initial_weights(model, str(tmp_path / f"{name}.pt"), task)
 
 
 def init_task(tmp_path, **options):
-    given = {"save_dir": str(tmp_path / "run [1]"), "restore_file": "checkpoint_last.pt", "finetune_from_model": None}
-    given.update(checkpoint_suffix="", continue_once=None)
-    return steps_task(init_from=str(tmp_path / "plain.pt"), **{**given, **options})
+    given = {"save_dir": str(tmp_path / "run [1]"), "restore_file": "checkpoint_last.pt", "checkpoint_suffix": ""}
+    given.update(dict.fromkeys(("finetune_from_model", "continue_once")), **options)
+    return steps_task(init_from=str(tmp_path / "plain.pt"), **given)
 
 
 def test_the_task_loads_once_and_not_when_training_resumes_or_a_checkpoint_is_loaded(tmp_path):
@@ -155,29 +134,23 @@ def test_the_task_loads_once_and_not_when_training_resumes_or_a_checkpoint_is_lo
         model = task.build_model(model_config("etads", **SMALL))
         return torch.equal(model.decoder.layers[0].fc1.weight, plain.decoder.layers[0].fc1.weight)
 
-    assert begins_with_it(init_task(tmp_path))
     loading = init_task(tmp_path)
     loading.load_state_dict(loading.state_dict())
     assert not begins_with_it(loading)
     (tmp_path / "run [1]").mkdir()
-    assert begins_with_it(init_task(tmp_path))
-    for name in ("checkpoint_last_old.pt", "checkpoint_last.pt.bak", "checkpoint_last-shards.pt"):  # renamed by a user
-        (tmp_path / "run [1]" / name).touch()
-    assert begins_with_it(init_task(tmp_path))
-    for name, option in (("-shard1", {}), ("_a", {"checkpoint_suffix": "_a"})):
-        last = tmp_path / "run [1]" / f"checkpoint_last{name}.pt"
-        last.touch()
-        assert not begins_with_it(init_task(tmp_path, **option))
-        last.unlink()
-    (tmp_path / "run [1]" / "checkpoint_last.pt").touch()
-    assert not begins_with_it(init_task(tmp_path))
+    for name, option, begins in (
+        ("checkpoint_last_old.pt", {}, True),  # renamed by a user
+        ("checkpoint_last-shard1.pt", {}, False),
+        ("checkpoint_last_a.pt", {"checkpoint_suffix": "_a"}, False),
+        ("checkpoint_last.pt", {}, False),
+    ):
+        file = tmp_path / "run [1]" / name
+        file.touch()
+        assert begins_with_it(init_task(tmp_path, **option)) == begins, name
+        if name != "checkpoint_last.pt":
+            file.unlink()
     (tmp_path / "plain.pt").unlink()
     assert not begins_with_it(init_task(tmp_path)), "the file may be gone by then"
-    for option in ({"restore_file": "x.pt"}, {"finetune_from_model": "x.pt"}, {"continue_once": "x.pt"}):
+    for option in ("restore_file", "finetune_from_model", "continue_once"):
         with pytest.raises(ValueError, match="cannot be combined"):
-            is_training_from_start(init_task(tmp_path, **option).cfg)
-
-
-def test_a_failed_load_names_the_option():
-    with pytest.raises(RuntimeError, match=r"(?s)Missing key.*--init-from CHECKPOINT"):
-        make_model("etads", steps_task()).load_state_dict(make_model("etads_basic", steps_task()).state_dict())
+            is_training_from_start(init_task(tmp_path, **{option: "x.pt"}).cfg)

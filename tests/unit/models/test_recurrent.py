@@ -1,68 +1,14 @@
-"""The recurrent family: equations against loops, and the large-vocabulary trick."""
+"""The recurrent family: its encoder, and RAS (Chopra et al. 2016)."""
 
 import pytest
 import reference
 import torch
-from helpers import PAD, RECURRENT, make_batch
-from recurrent import DOCUMENTS, MARK, SUMMARIES, V, encode, inputs, log_probs, recurrent, recurrent_task
+from fairseq.models import ARCH_MODEL_REGISTRY
+from helpers import EOS, PAD, RECURRENT, make_batch, make_task, model_config
+from recurrent import DOCUMENTS, encode, recurrent
 
-from fairseq_etads.layers.recurrent import compute_sentence_ids, find_sentence_ends
-from fairseq_etads.training.losses import SummarizationNLL
-
-
-@pytest.mark.parametrize("pointer", ["none", "soft", "switch"])
-def test_the_trick_over_all_words_is_the_full_softmax(pointer):
-    task = recurrent_task()
-    full, tricked = (recurrent("gru_seq2seq", task, pointer=pointer, large_vocabulary_trick=n) for n in (0, V))
-    tricked.load_state_dict(full.state_dict())
-    tokens, previous = make_batch(DOCUMENTS), make_batch(SUMMARIES)
-    torch.testing.assert_close(log_probs(tricked, tokens, previous)[0], log_probs(full, tokens, previous)[0])
-    losses, gradients = [], []
-    for model in (full, tricked):
-        model.train()
-        sample = {"net_input": {**inputs(model, tokens), "prev_output_tokens": previous}, "target": previous}
-        sample["ntokens"] = 9
-        losses.append(SummarizationNLL(task, label_smoothing=0.1)(model, sample)[0])
-        losses[-1].backward()
-        gradients.append([parameter.grad for parameter in model.parameters()])
-    torch.testing.assert_close(losses[1], losses[0])
-    for a, b in zip(*gradients):
-        torch.testing.assert_close(a, b)
-
-
-@pytest.mark.parametrize("arch", ["words_lvt2k", "feats_lvt2k_ptr"])
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_words_that_only_other_documents_have_are_unknown_in_validation(arch, smoothing):
-    """In evaluation, each document has its own list; other words have no probability."""
-    task = recurrent_task()
-    model = recurrent(arch, task, large_vocabulary_trick=6)
-    tokens, target = make_batch([[40, 30], [41, 31]]), make_batch([[41, 30], [40, 31]])
-    unknown = torch.where(target == torch.tensor([[41], [40]]), task.target_dictionary.unk(), target)
-    losses = []
-    for summaries in (target, unknown):
-        sample = {
-            "net_input": {**inputs(model, tokens), "prev_output_tokens": target},
-            "target": summaries,
-            "ntokens": 6,
-        }
-        losses.append(SummarizationNLL(task, label_smoothing=smoothing)(model, sample)[0])
-    assert losses[0].isfinite()
-    torch.testing.assert_close(losses[0], losses[1])
-
-
-def test_sentences_are_counted_by_their_marks():
-    tokens = make_batch(DOCUMENTS, left=True)
-    padding = tokens.eq(PAD)
-    ids = compute_sentence_ids(tokens, MARK)
-    for row, real, document in zip(ids, ~padding, DOCUMENTS):
-        expected = [sum(word == MARK for word in document[:place]) for place in range(len(document) + 1)]
-        assert row[real].tolist() == expected
-    first, last, missing = find_sentence_ends(ids, padding)
-    assert missing.sum(1).tolist() == [0, 2, 0, 2, 2]
-    width = tokens.shape[1]
-    assert first[0].tolist() == [width - 12, width - 9, width - 4]
-    assert last[0].tolist() == [width - 10, width - 5, width - 1]
-    assert first[3, 0] == last[3, 0] == width - 1
+from fairseq_etads.layers.additive import DotAttention, SharedStates
+from fairseq_etads.models.rnn_encoder import SOURCE_POSITIONS
 
 
 def test_the_encoder_is_its_gru_in_both_directions():
@@ -79,3 +25,67 @@ def test_the_encoder_is_its_gru_in_both_directions():
             state = reference.gru_step(x[place], state, *gates)
             got = encoded["encoder_out"][0][0, place, half : half + hidden]
             torch.testing.assert_close(got, state, rtol=0, atol=1e-5)
+
+
+def convolved(vectors, weight, bias):
+    """z of each of the vectors: sums of products over the window around it, zeros outside. weight (D, D, q)."""
+    reach = weight.shape[2] // 2
+    outside = [torch.zeros_like(vectors[0])] * reach
+    padded = [*outside, *vectors, *outside]
+    return [bias + sum(weight[:, :, k] @ padded[i + k] for k in range(2 * reach + 1)) for i in range(len(vectors))]
+
+
+@pytest.mark.parametrize("arch", ["ras_elman", "ras_lstm"])
+def test_ras_is_the_papers_equations(arch):
+    model = recurrent(arch).double()
+    encoder, decoder, document, previous = model.encoder, model.decoder, DOCUMENTS[0], [EOS, 5, 6, 7]
+    with torch.no_grad():
+        encoder.convolution.weight.mul_(30)  # attention's preferences should show
+        got, extra = model(make_batch([document]), None, torch.tensor([previous]))
+        known = [word if word < 44 else 3 for word in [*document, EOS]]
+        words = [encoder.embed_tokens.weight[word] for word in known]
+        placed = [word + encoder.positions.weight[place] for place, word in enumerate(words)]
+        keys = convolved(placed, encoder.convolution.weight, encoder.convolution.bias)
+        h = c = torch.zeros(12).double()
+        for t, token in enumerate(previous):
+            scores = torch.stack([key @ h for key in keys])
+            weights = torch.stack(reference.softmax_row(list(scores)))
+            context = sum(weight * word for weight, word in zip(weights, words))
+            x = torch.cat([decoder.embed_tokens.weight[token], context])
+            if arch == "ras_elman":
+                h = torch.sigmoid(decoder.cell.from_input.weight @ x + decoder.cell.from_hidden.weight @ h)
+            else:
+                names = ("weight_ih", "weight_hh", "bias_ih")
+                h, c = reference.lstm_step(x, h, c, *(getattr(decoder.cell, name) for name in names))
+            output = decoder.output_projection
+            w_h, w_c = output.weight.split([12, 16], dim=1)
+            torch.testing.assert_close(extra["attn"][0][0, t], weights)
+            torch.testing.assert_close(got[0, t], w_h @ h + w_c @ context + output.bias[:, 0])
+            assert t == 0 or weights.max() - weights.min() > 0.05
+
+
+def test_words_behind_the_last_position_share_its_vector():
+    model = recurrent("ras_elman")
+    keys = encode(model, make_batch([[5, 6] * SOURCE_POSITIONS]))["keys"][0][0]
+    torch.testing.assert_close(keys[SOURCE_POSITIONS + 3], keys[SOURCE_POSITIONS + 5], rtol=0, atol=1e-5)
+    assert not torch.allclose(keys[7], keys[9], atol=1e-2)
+
+
+def test_dot_attention_has_the_gradient_of_the_plain_product():
+    """The projection is computed once for all steps, and works in two backward passes."""
+    plain = torch.randn(2, 5, 3, requires_grad=True)
+    hidden = torch.randn(4, 2, 3, requires_grad=True)  # steps, documents
+    for _ in range(2):
+        shared = SharedStates(plain)
+        steps = [DotAttention()(step, None, shared).softmax(1) for step in hidden]
+        found = torch.autograd.grad(torch.stack(steps).pow(2).sum(), [plain, hidden])
+        expected = torch.einsum("tbd,bsd->tbs", hidden, plain).softmax(2)
+        want = torch.autograd.grad(expected.pow(2).sum(), [plain, hidden])
+        torch.testing.assert_close(torch.stack(steps), expected)
+        torch.testing.assert_close(found, want)
+
+
+def test_ras_begins_with_uniform_weights():
+    model = ARCH_MODEL_REGISTRY["ras_elman"].build_model(model_config("ras_elman"), make_task())
+    assert all(0.04 < parameter.abs().max() <= 0.05 for parameter in model.parameters())
+    assert not model.encoder.embed_tokens.weight[PAD].any()

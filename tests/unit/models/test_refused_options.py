@@ -4,11 +4,10 @@ import math
 from dataclasses import fields
 
 import pytest
-from fairseq.criterions import CRITERION_DATACLASS_REGISTRY
 from fairseq.models import ARCH_MODEL_REGISTRY
 from helpers import make_dictionary, make_task
 from recurrent import recurrent
-from small_models import model_options, options_of_criterion
+from small_models import model_options
 from steps import steps_task, train_and_decode
 
 from fairseq_etads.models import rnn
@@ -16,101 +15,47 @@ from fairseq_etads.platform.command_options import format_option_name, get_defau
 from fairseq_etads.platform.errors import InputError
 
 ARCHS = ("etads", "gru_seq2seq", "convs2s", "abs", "word_tagger", "sentence_extractor", "pointer_extractor")
-CRITERIONS = ("summarization_nll", "summarization_rl", "summarization_raml")
 APART, SHARED = {"share_all_embeddings": False}, {"share_all_embeddings": True}
 TIED, CLUSTERS = {"share_decoder_input_output_embed": True}, {"adaptive_softmax_cutoff": [10, 20]}
+TWICE = {"share_encoder_decoder_layers": True}
 OF_SENTENCES, CONV = {"hierarchical_attention": True}, {"encoder": "conv", "bridge": "zero"}
 REFUSED = [
-    ("etads", {"attention_dropout": -0.5}, "--attention-dropout -0.5: cho"),
-    ("etads", {"encoder_embed_path": "/nowhere"}, '--encoder-embed-path "/nowhere": no such file'),
     ("etads", {"decoder_embed_path": "/nowhere"}, "--share-all-embeddings not compatible with --decoder-embed-path"),
-    ("etads", {"decoder_embed_path": "/nowhere", **APART}, '--decoder-embed-path "/nowhere": no'),
     ("etads", {"encoder_embed_dim": 32}, "--encoder-embed-dim to match --decoder-embed-dim"),
     ("etads", {"encoder_attention_heads": 3}, "--encoder-attention-heads 3 does not divide --encoder-embed-dim 16"),
     ("etads", {"max_source_positions": 3}, "--truncate-source 400 needs 401 positions"),
     ("etads", {"max_source_positions": 3, "encoder_learned_pos": False}, "--max-source-positions 3 is less than"),
-    ("etads", {"max_target_positions": 3}, "--truncate-target 100 needs 101 positions"),
     ("etads", {"decoder_input_dim": 24}, "--decoder-input-dim 24 needs the width of"),
     ("etads", {"decoder_output_dim": 24}, "--share-all-embeddings needs an output layer as wide as the embeddings"),
-    ("etads", {"decoder_output_dim": 24, **APART, **TIED}, "--share-decoder-input-output-embed needs an output"),
     ("etads", {**CLUSTERS, "pointer": "soft"}, "does not go with --adaptive-softmax"),
     ("etads", {**CLUSTERS, "tie_adaptive_weights": True}, "weights has no effect without fai"),
-    ("etads", {**CLUSTERS, "tie_adaptive_proj": True}, "-proj has no effect without fairseq'"),
     ("etads", {"quant_noise_pq": 0.2, "quant_noise_pq_block_size": 5}, "-size 5 does not divide --encoder-embed-dim"),
-    ("etads", {"focus_layers": "3"}, "--focus-layers"),
-    ("etads", {"saliency_layers": "x"}, "--saliency-layers"),
     ("etads", {"focus_center": "relative", "focus_layers": "none"}, "--focus-center relative has no effect with --foc"),
     ("etads", {"focus_initial_scope": "2,0"}, '--focus-initial-scope "2,0": "0" is not a scope; choose a number of to'),
-    ("etads", {"focus_initial_scope": "1,2,3,4,5"}, "5 scopes for 4 heads"),
-    ("etads", {"focus_initial_scope": "3", "focus_layers": "none"}, "--focus-initial-scope 3 has no effect"),
-    ("etads", {"focus_strength": "learned", "focus_layers": "none"}, "--focus-strength learned has no effect"),
-    ("etads", {"attention_kernel": "fused", "focus_layers": "none"}, "--attention-kernel fused has no effect with --f"),
-    ("etads", {"saliency_gate": "open", "saliency_layers": "none"}, "--saliency-gate open has no effect with --salien"),
     ("etads", {"pointer": "soft", "pointer_initial_generate": 1.0}, "--pointer-initial-generate 1.0: choose a probabi"),
     ("etads", {"encoder_neighbours": 1, "no_token_positional_embeddings": True}, "does not go with --no-token-positio"),
-    ("etads", {"decoder_neighbours": 1, "no_token_positional_embeddings": True}, "does not go with --no-token-positio"),
     ("etads", {"output_bias": True, **CLUSTERS, **APART}, "--output-bias does not go with --adaptive-softmax-cutoff"),
     ("etads", {"aggregation": "add", "encoder_layers": 4, "aggregation_layers": 4}, "with 4 layers"),
-    ("etads", {"aggregation": "attn", "encoder_layers": 1}, "choose an encoder with more layers"),
     ("etads", {"aggregation": "add", "encoder_layerdrop": 0.1}, "--aggregation add does not go with --encoder-layerd"),
-    ("etads", {"source_factors": "x"}, 'there is no factor "x"'),
     ("etads", {"embed_from_text": True, "encoder_embed_path": "/nowhere"}, "--embed-from-text does not go with --enco"),
-    *(
-        ("etads", {"share_encoder_decoder_layers": True, f"decoder_{name}": value}, f"{name} is".replace("_", "-"))
-        for name, value in (("layers", 3), ("ffn_embed_dim", 64), ("attention_heads", 2), ("normalize_before", True))
-    ),
-    ("gru_seq2seq", {"encoder_embed_path": "/nowhere"}, '--encoder-embed-path "/nowhere": no such file'),
+    ("etads", {**TWICE, "decoder_layers": 3}, "layers is"),
     ("gru_seq2seq", {"decoder_embed_path": "/nowhere"}, '--decoder-embed-path "/nowhere": no such file'),
     ("gru_seq2seq", {"readout_dim": 8, **SHARED}, "--share-all-embeddings needs an output layer a"),
     ("gru_seq2seq", {"encoder": "conv"}, "--encoder conv needs --bridge zero, not --bridge tanh"),
-    ("gru_seq2seq", {"encoder_gate": "selective", **CONV}, "the gate needs the last states"),
-    ("gru_seq2seq", {"input_feed": "readout"}, "--input-feed readout needs --attention-query after"),
-    ("gru_seq2seq", {"encoder_projection": 7, **OF_SENTENCES}, "--encoder-projection 7 does not go wi"),
     ("gru_seq2seq", {"learnt_start": True, **CONV}, "--learnt-start does not go with --e"),
     ("gru_seq2seq", {"share_input_embeddings": True, **SHARED}, "has no effect with --share-all-e"),
     ("gru_seq2seq", {"sentence_selector": True, **OF_SENTENCES, "bridge": "zero"}, "--sentence-selector does not g"),
     ("gru_seq2seq", {"closed_book_decoder": True, "large_vocabulary_trick": 20}, "--large-vocabulary-trick 20: this d"),
-    ("gru_seq2seq", {"sentence_attention": "extractor", "extractor_hidden_size": 0}, "--extractor-hidden-size 0: choo"),
-    ("gru_seq2seq", {"max_sentences": 9}, "--max-sentences 9 has no effect"),
-    ("gru_seq2seq", {"source_factors": "x"}, 'there is no factor "x"'),
     ("convs2s", {"encoder_embed_dim": 9}, "--decoder-embed-dim 12 needs equal widths"),
-    ("convs2s", {"decoder_embed_dim": 9}, "--decoder-embed-dim 9 needs equal widths"),
-    ("convs2s", {"encoder_embed_path": "/nowhere"}, '--encoder-embed-path "/nowhere": no such file'),
-    ("convs2s", {"decoder_embed_path": "/nowhere"}, '--decoder-embed-path "/nowhere": no such file'),
     ("convs2s", {"encoder_layers": "3"}, '--encoder-layers "3": choose convo'),
-    ("convs2s", {"decoder_layers": "[]"}, '--decoder-layers "[]": choose one layer or more'),
     ("convs2s", {"decoder_attention": "[True]"}, "a list of True and False for each of the 3 layers of the decoder"),
     ("convs2s", {"share_input_output_embed": True}, "--decoder-out-embed-dim is 10 and --decoder-embed-dim is 12"),
-    ("convs2s", {"max_source_positions": 3}, "--truncate-source 400 needs 401 positions"),
-    ("convs2s", {"max_target_positions": 3}, "--truncate-target 100 needs 101 positions"),
-    ("etads", {"focus_layers": "5-9", "encoder_layers": 4}, '--focus-layers "5-9"'),
-    ("etads", {"focus_layers": "0", "encoder_layers": 4}, '--focus-layers "0"'),
-    ("etads", {"focus_layers": "2-1", "encoder_layers": 4}, '--focus-layers "2-1"'),
-    ("etads", {"focus_layers": "1,,2", "encoder_layers": 4}, '--focus-layers "1,,2"'),
-    ("etads", {"focus_layers": "", "encoder_layers": 4}, '--focus-layers ""'),
-    ("etads", {"focus_layers": "-1", "encoder_layers": 4}, '--focus-layers "-1"'),
     ("etads", {"focus_layers": "²", "encoder_layers": 4}, '--focus-layers "²"'),
-    ("etads", {"saliency_layers": "3", "encoder_layers": 4}, '--saliency-layers "3"'),
-    ("gru_seq2seq", {"source_factors": "tf,lemma"}, 'no factor "lemma"; DATA has tf, pos, ner, idf'),
-    ("gru_seq2seq", {"source_factors": "tf:x"}, '"tf:x" must be a new name'),
     ("gru_seq2seq", {"source_factors": "tf:²"}, '"tf:²" must be a new name'),
-    ("gru_seq2seq", {"source_factors": "tf,tf"}, '"tf" must be a new name'),
     ("gru_seq2seq", {**SHARED, "decoder_embed_dim": 8}, "-dim is 16 and --decoder-embed-dim is 8"),
     ("pointer_generator", TIED, "equivalent to --share-all-embeddings; use that"),
-    ("pointer_generator", {"decoder_embed_dim": 8}, "--share-input-embeddings needs equal widths, but --encoder"),
     ("pointer_generator", {"decoder_embed_path": "x"}, "--share-input-embeddings shares one table: give only --encode"),
-    ("pointer_generator", {"share_input_embeddings": False, **TIED}, "--share-decoder-input-output-embed needs an ou"),
-    ("pointer_generator", {"max_sentences": 7}, "--max-sentences 7 has no effect without --sentence-attention extract"),
-    ("ras_elman", {"encoder_layers": 2}, "--encoder conv needs --encoder-layers 1, not --encoder-layers 2"),
-    ("ras_elman", OF_SENTENCES, "--hierarchical-attention does not go with --encoder conv: this"),
-    ("ras_elman", {"coverage": True}, "--coverage does not go with --attention-score dot: coverage is added inside"),
-    ("ras_elman", {"encoder": "rnn"}, "--rnn-cell elman needs --encoder conv, not --encoder rnn: this cell works"),
     ("ras_elman", {"uniform_init": 0.1, "paper_init": True}, "--uniform-init 0.1 does not go with --paper-init: both"),
-    ("ras_elman", SHARED, "--share-all-embeddings does not go with --readout none: the output"),
-    ("ras_lstm", {"encoder_gate": "selective"}, "--encoder-gate selective does not go with --encoder conv"),
-    ("explicit_selection", {"hierarchical_attention": False}, "--encoder-by-sentence has no effect without --hierarch"),
-    ("explicit_selection", {"closed_book_decoder": True}, "--closed-book-decoder does not go with --sentence-selector"),
-    ("gru_seq2seq", {"closed_book_decoder": True, **CONV, "encoder_layers": 1}, "--bridge tanh or relu"),
     ("word_tagger", {"encoder_embed_path": "/nowhere"}, '--encoder-embed-path "/nowhere": no such file'),
 ]
 """Architecture, options, and a part of the message."""
@@ -118,15 +63,14 @@ REFUSED = [
 
 def declared():
     """Values just out of the declared bounds, and options of models without any that they need."""
-    models = ((arch, getattr(ARCH_MODEL_REGISTRY[arch], "__dataclass")) for arch in ARCHS)
-    for name, config in [*models, *((criterion, CRITERION_DATACLASS_REGISTRY[criterion]) for criterion in CRITERIONS)]:
-        for option in fields(config):
+    for name in ARCHS:
+        for option in fields(getattr(ARCH_MODEL_REGISTRY[name], "__dataclass")):
             default, bounds = get_default(option), option.metadata.get("bounds")
             if bounds:
                 low = bounds.above if bounds.at_least is None else math.ceil(bounds.at_least) - 1
                 for value in (low, *([bounds.below] if bounds.below else []), *([4] if bounds.odd else [])):
                     yield name, {option.name: type(default or 0)(value)}, f"{format_option_name(option.name)} {value:g}"
-            if option.metadata.get("needs") and name in ARCHS:
+            if option.metadata.get("needs"):
                 changed = {"bool": True, "str": "frequencies", "int": 3}.get(type(default).__name__, 0.5)
                 yield name, {option.name: changed}, "has no effect without"
 
@@ -134,24 +78,17 @@ def declared():
 @pytest.mark.parametrize("name,options,message", [*REFUSED, *declared()], ids=str)
 def test_what_is_refused(name, options, message):
     with pytest.raises((ValueError, InputError, FileNotFoundError)) as error:
-        if name in CRITERIONS:
-            make_task().build_criterion(options_of_criterion(name, **options))
-        elif name in rnn.PRESETS:
+        if name in rnn.PRESETS:
             recurrent(name, **options)
         else:
             steps_task().build_model(model_options(name, options))
     assert message in str(error.value)
 
 
-TWICE = {"share_encoder_decoder_layers": True}
-
-
 @pytest.mark.parametrize(
     "arch, options, trained, of_task, message",
     [
         ("etads", {}, {}, {"truncate_source": 30}, r"has 31 learned positions.*--truncate-source 30"),
-        ("etads", {}, {}, {"truncate_target": 30}, r"has 31 learned positions.*--truncate-target 30"),
-        ("etads", {}, {}, {"words": 6}, r"the source dictionary has 44 known words.* 10: .*DATA"),
         ("gru_seq2seq", {}, {}, {"words": 6}, r"the source dictionary has 44 known words.* 10: .*DATA"),
         ("abs", {}, {}, {"target_words": 9}, r"the target dictionary has 44 known words.* 9: "),
         ("gru_seq2seq", {}, {"source_factors": "tf"}, {}, r"source factors tf \(10 values\) but DATA has \(none\)"),
@@ -170,26 +107,31 @@ def test_weights_of_a_model_of_other_sizes_or_data_are_refused_in_words(arch, op
         build(options).load_state_dict(build(trained, **of_task).state_dict())
 
 
+def test_what_the_data_lacks_is_refused():
+    task = make_task()
+    task.factor_dictionaries = {}
+    for arch, options, message in (
+        ("gru_seq2seq", {"source_factors": "all"}, r"--source-factors all: DATA has no factors\.json"),
+        ("words_lvt2k_hieratt", {}, '--hierarchical-attention needs "<q>" at the ends of sentences'),
+    ):
+        with pytest.raises(ValueError, match=message):
+            recurrent(arch, task, **options)
+    task.factor_dictionaries = {"keys": make_dictionary(words=3)}
+    with pytest.raises(ValueError, match='torch reserves the name "keys"'):
+        recurrent("gru_seq2seq", task, source_factors="all")
+    task.tgt_dict = make_dictionary(words=20)
+    with pytest.raises(ValueError, match="needs one dictionary"):
+        recurrent("gru_seq2seq", task, pointer="soft")
+
+
 def test_all_noise_and_what_only_saves_memory_go_together():
     """Also with --coverage-loss, with which only --decoder-layerdrop without a pointer is refused."""
     at_once = {
-        "etads": {
-            **{"decoder_layerdrop": 0.5, "encoder_layerdrop": 0.5, "pointer": "soft", "encoder_gate": True},
-            **{"layernorm_embedding": True, "no_scale_embedding": True, "checkpoint_activations": True},
-            **{"offload_activations": True, "quant_noise_pq": 0.1, "encoder_normalize_before": True},
-            **{"decoder_normalize_before": True, "no_decoder_final_norm": True, "no_token_positional_embeddings": True},
-            **{"share_encoder_decoder_layers": True, "attention_dropout": 0.1, "activation_dropout": 0.1},
-            **{"dropout": 0.3, "min_params_to_wrap": 5, "quant_noise_pq_block_size": 4},
-        },
-        "gru_seq2seq": {
-            **{"coverage": True, "temporal_attention": True, "hierarchical_attention": True, "pointer": "soft"},
-            **{"encoder_layers": 2, "dropout": 0.1, "share_all_embeddings": True, "large_vocabulary_trick": 20},
-            **{"dropout_at": "state", "sentence_attention": "extractor"},
-        },
-        "convs2s": {"pointer": "soft", "pointer_continue": True, "dropout": 0.1},
-        "abs": {"pointer": "soft", "pointer_continue": True, "source_marks": 1, "context_size": 2},
+        **{"decoder_layerdrop": 0.5, "encoder_layerdrop": 0.5, "pointer": "soft", "encoder_gate": True},
+        **{"layernorm_embedding": True, "no_scale_embedding": True, "checkpoint_activations": True},
+        **{"offload_activations": True, "quant_noise_pq": 0.1, "encoder_normalize_before": True},
+        **{"decoder_normalize_before": True, "no_decoder_final_norm": True, "no_token_positional_embeddings": True},
+        **{"attention_dropout": 0.1, "activation_dropout": 0.1, "dropout": 0.3, **TWICE},
+        **{"min_params_to_wrap": 5, "quant_noise_pq_block_size": 4},
     }
-    for arch, options in at_once.items():
-        train_and_decode(steps_task(), model_options(arch, options), steps=4, coverage_loss=1.0)
-    clusters = {**CLUSTERS, "adaptive_softmax_dropout": 0.2}
-    train_and_decode(steps_task(), model_options("etads", clusters), "adaptive_loss", ddp_backend="legacy_ddp")
+    train_and_decode(steps_task(), model_options("etads", at_once), steps=4, coverage_loss=1.0)

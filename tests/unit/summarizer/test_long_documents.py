@@ -10,6 +10,7 @@ from helpers import make_dictionary, make_task, model_config
 
 from fairseq_etads import Summarizer
 from fairseq_etads.commands.export import main as export_command
+from fairseq_etads.data.labels import SentencePickingSettings, pick_sentences
 from fairseq_etads.files.checksums import Checksums
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer.folder.export import export_folder
