@@ -46,86 +46,44 @@ def python(has_pointer=False, **given):
     check_decoding_options(given)
 
 
-VALUES = [
-    ({"beam": 0}, "--beam 0: choose 1 or more"),
-    ({"nbest": 0}, "--nbest 0: choose 1 or more"),
-    ({"nbest": 4, "beam": 3}, "--nbest 4: choose at most --beam, which is 3"),
-    ({"min_len": -1}, "--min-len -1: choose 0 or more"),
-    ({"max_len_a": -1.0}, "--max-len-a -1.0: choose 0 or more"),
-    ({"exact_length": -1}, "--exact-length -1: choose 0 or more (0: off)"),
-    ({"min_sentences": -1}, "--min-sentences -1: choose 0 or more (0: off)"),
-    ({"lenpen": 101.0}, "--lenpen 101.0: choose a number from -100 to 100"),
-    ({"lenpen": math.nan}, "--lenpen nan: choose a number"),
-    ({"length_penalty_type": "log"}, '--length-penalty-type "log": choose avg or wu'),
-    ({"length_penalty_beta": -1.0}, "--length-penalty-beta -1.0: choose more than -1"),
-    ({"coverage_penalty": -0.5}, "--coverage-penalty -0.5: choose 0 or more (0: off)"),
-    ({"coverage_penalty_type": "sum"}, '--coverage-penalty-type "sum": choose summary or wu'),
-    ({"no_repeat_ngram_size": -1}, "--no-repeat-ngram-size -1: choose 0 or more (0: off)"),
-    ({"recombine": -1}, "--recombine -1: choose 0 or more (0: off)"),
-    ({"early_stopping": "soon"}, '--early-stopping "soon": choose admissible, heuristic or fairseq'),
-    ({"temperature": 0.0}, "--temperature 0.0: choose more than 0"),
-    ({"temperature": math.inf}, "--temperature inf: choose more than 0"),
-    ({"unkpen": -math.inf}, "--unkpen -inf: choose a number from -1e+06 to inf"),
-    ({"infer_dtype": "fp8"}, '--infer-dtype "fp8": choose fp32, bf16, fp16, int8 or auto'),
-    ({"choose": "best"}, '--choose "best": choose content, extract, hypothesis or none'),
-    ({"choose_words": -1}, "--choose-words -1: choose 0 or more (0: by the training summaries)"),
-    ({"content_weight": 0.0}, "--content-weight 0.0: choose more than 0"),
-    ({"selection_threshold": 1.0}, "--selection-threshold 1.0: choose a number below 1"),
-    ({"selection_factor": 0.0}, "--selection-factor 0.0: choose more than 0"),
-    ({"exact_length": 5, "min_sentences": 2}, "--exact-length 5 does not go with --min-sentences 2: choose one"),
-    ({"exact_length": 5, "match_source_len": True}, "--exact-length 5 does not go with --match-source-len: choose one"),
-    ({"print_alignment": "hard", "replace_unknown": True}, "--print-alignment hard does not go with --replace-unknown"),
+KINDS = ("length_penalty_type", "coverage_penalty_type", "early_stopping", "infer_dtype", "choose")
+VALUES = {  # values that each door refuses
+    **dict.fromkeys(("beam", "nbest"), (0,)),
+    **dict.fromkeys(("min_len", "exact_length", "min_sentences", "no_repeat_ngram_size", "recombine"), (-1,)),
+    **{"max_len_a": (-1.0,), "coverage_penalty": (-0.5,), "choose_words": (-1,), "temperature": (0.0, math.inf)},
+    **{"content_weight": (0.0,), "selection_threshold": (1.0,), "selection_factor": (0.0,)},
+    **{"lenpen": (101.0, math.nan), "length_penalty_beta": (-1.0,), "unkpen": (-math.inf,)},
+    **dict.fromkeys(KINDS, ("x",)),
+}
+TYPES = {"beam": (2.5, True), "coverage_penalty": ("much",), "allow_unk": ("no",), "ngram_ignore_tokens": (3,)}
+"""A command line converts these."""
+OF_CALLS = {"max_len": (0,), "min_len": (10**7,), "coverage_penalty": (math.inf,), "shortlist": ("file",)}
+"""The commands of fairseq accept these."""
+CONTRADICTING = [
+    {"nbest": 4, "beam": 3},
+    {"exact_length": 5, "min_sentences": 2},
+    {"exact_length": 5, "match_source_len": True},
+    {"print_alignment": "hard", "replace_unknown": True},
 ]
-TYPES = [  # a command line converts these
-    ({"beam": 2.5}, "--beam 2.5: choose a whole number"),
-    ({"beam": True}, "--beam True: choose a whole number"),
-    ({"coverage_penalty": "much"}, '--coverage-penalty "much": choose a number'),
-    ({"allow_unk": "no"}, '--allow-unk "no": choose True or False'),
-    ({"ngram_ignore_tokens": 3}, "--ngram-ignore-tokens 3: choose a text"),
-    ({"max_len": "x" * 99}, f'--max-len "{"x" * 56}...: choose a whole number'),
+NO_EFFECT = [  # an option without effect beside others, and an option that gives it one
+    ({"min_len": 5, "exact_length": 9}, None),
+    ({"lenpen": 0.5, "unnormalized": True}, None),
+    ({"length_penalty_beta": 3.0}, {"length_penalty_type": "wu"}),
+    ({"stepwise_coverage_penalty": True}, {"coverage_penalty": 1.0}),
+    ({"ngram_ignore_tokens": "w1"}, {"no_repeat_ngram_size": 3}),
+    ({"allow_unk": True}, {"has_pointer": True}),
+    ({"unkpen": math.inf, "has_pointer": True}, {"allow_unk": True}),
+    ({"choose_words": 30}, {"choose": "content"}),
+    ({"content_weight": 3.0}, {"content_model": "file"}),
+    ({"selection_threshold": 0.5}, {"selection": "folder"}),
+    ({"lm_weight": 0.3}, {"lm_path": "lm.pt"}),
+    ({"diverse_beam_strength": 0.7}, {"diverse_beam_groups": 2}),
+    ({"iter_decode_max_iter": 3}, None),  # for models that do not write from left to right
+    ({"beam_mt": 2}, None),  # for models that translate
+    ({"shortlist": "file", "score_reference": True}, None),
+    ({"content_model": "file", "sampling": True}, None),
 ]
-OF_CALLS = [  # the commands of fairseq accept these
-    ({"max_len": 0}, "--max-len 0: choose 1 or more"),
-    ({"min_len": 9, "max_len": 4}, "--min-len 9: choose at most --max-len, which is 4"),
-    ({"min_len": 10**7, "max_len": 10**8}, "--min-len 10000000: choose a number of at most 1,000,000"),
-    ({"coverage_penalty": math.inf}, "--coverage-penalty inf: choose a number of at most 1,000,000"),
-    ({"shortlist": "file"}, '--shortlist "file": choose True or False'),
-    ({"bema": 3}, "there is no decoding option bema; did you mean beam? Choose from beam, min_len"),
-    ({"max_len_b": 3}, "there is no decoding option max_len_b; did you mean max_len"),
-]
-NO_EFFECT = [  # an option, the message, and an option that gives it an effect
-    ({"min_len": 5, "exact_length": 9}, "--min-len 5 has no effect with --exact-length 9: choose one", None),
-    ({"lenpen": 0.5, "unnormalized": True}, "--lenpen 0.5 has no effect with --unnormalized: choose one", None),
-    ({"length_penalty_type": "wu", "unnormalized": True}, "has no effect with --unnormalized: choose one", None),
-    ({"length_penalty_beta": 3.0}, "has no effect without --length-penalty-type wu", {"length_penalty_type": "wu"}),
-    ({"coverage_penalty_type": "wu"}, "has no effect without --coverage-penalty", {"coverage_penalty": 1.0}),
-    ({"stepwise_coverage_penalty": True}, "has no effect without --coverage-penalty", {"coverage_penalty": 1.0}),
-    ({"ngram_ignore_tokens": "w1"}, "without --no-repeat-ngram-size", {"no_repeat_ngram_size": 3}),
-    ({"allow_unk": True}, "--allow-unk has no effect without a model with --pointer", {"has_pointer": True}),
-    ({"unkpen": math.inf, "has_pointer": True}, "--unkpen inf has no effect on models with --p", {"allow_unk": True}),
-    ({"choose_words": 30}, "--choose-words 30 has no effect without --choose content", {"choose": "content"}),
-    ({"content_weight": 3.0}, "without --content-model (of a model folder: without --choose hypothesis)", None),
-    ({"content_weight": 3.0}, "--content-weight 3.0 has no effect without", {"content_model": "file"}),
-    ({"selection_threshold": 0.5}, "has no effect without --selection", {"selection": "folder"}),
-    ({"selection_factor": 3.0}, "has no effect without --selection", {"selection": "folder"}),
-    ({"lm_weight": 0.3}, "--lm-weight 0.3 has no effect without --lm-path", {"lm_path": "lm.pt"}),
-    ({"diverse_beam_strength": 0.7}, "without --diverse-beam-groups", {"diverse_beam_groups": 2}),
-    ({"retain_dropout_modules": ["X"]}, "without --retain-dropout", {"retain_dropout": True}),
-    ({"iter_decode_max_iter": 3}, "it is for models that do not write from left to right", None),
-    ({"print_step": True}, "it is for models that do not write from left to right", None),
-    ({"beam_mt": 2}, "--beam-mt 2 has no effect on this project's models: it is for models that translate", None),
-    *(
-        ({name: value, "score_reference": True}, "has no effect with --score-reference: choose one", None)
-        for name, value in (("extractive_weights", "release"), ("recombine", 2), ("content_model", "file"))
-    ),
-    ({"shortlist": "file", "score_reference": True}, "--shortlist file has no effect with --score-reference", None),
-    ({"selection": "folder", "score_reference": True}, "--selection folder has no effect with --score-reference", None),
-    ({"content_model": "file", "sampling": True}, "--content-model file has no effect with --sampling", None),
-]
-NO_EFFECT_IN_CALLS = [
-    ({"max_len": 9, "exact_length": 5}, "--max-len 9 has no effect with --exact-length 5: choose one"),
-    ({"max_len_a": 0.5, "exact_length": 5}, "--max-len-a 0.5 has no effect with --exact-length 5: choose one"),
-]
+NO_EFFECT_IN_CALLS = [{"max_len": 9, "exact_length": 5}, {"max_len_a": 0.5, "exact_length": 5}]
 
 
 def doors(given, *among):
@@ -135,13 +93,18 @@ def doors(given, *among):
     return [door for door in among if (in_calls if door in (call, folder) else of_fairseq or door is python)]
 
 
+def each(table):
+    return [{name: value} for name, values in table.items() for value in values]
+
+
 REFUSALS = [
-    *((door, given, words) for given, words in VALUES for door in doors(given, command, call, folder, python)),
-    *((door, given, words) for given, words in TYPES for door in (call, folder, python)),
-    *((door, given, words) for given, words in OF_CALLS for door in (call, folder)),
-    *((door, given, words) for given, words, _ in NO_EFFECT for door in doors(given, command, call)),
-    *((call, given, words) for given, words in NO_EFFECT_IN_CALLS),
-    (python, {"print_alignment": "firm"}, '--print-alignment "firm": choose hard or soft'),
+    *((door, given, "choose") for given in each(VALUES) for door in doors(given, command, call, folder, python)),
+    *((door, given, "choose") for given in each(TYPES) for door in (call, folder, python)),
+    *((door, given, "choose") for given in [*each(OF_CALLS), {"min_len": 9, "max_len": 4}] for door in (call, folder)),
+    *((door, given, "choose") for given in CONTRADICTING for door in doors(given, command, call, folder, python)),
+    *((door, given, "has no effect") for given, _ in NO_EFFECT for door in doors(given, command, call)),
+    *((call, given, "has no effect") for given in NO_EFFECT_IN_CALLS),
+    (python, {"print_alignment": "firm"}, "choose"),
 ]
 
 
@@ -149,13 +112,28 @@ REFUSALS = [
 def test_what_is_refused(door, given, words):
     with pytest.raises(ValueError) as error:
         door(**given)
-    assert words in str(error.value)
+    assert options.format_option_name(next(iter(given))) in str(error.value) and words in str(error.value)
 
 
-@pytest.mark.parametrize("given, other", [(given, other) for given, _, other in NO_EFFECT if other], ids=str)
-def test_what_is_accepted_with_the_option_that_it_needs(given, other):
-    for door in doors({**given, **other}, command, call):
-        door(**{**given, **other})
+def test_the_name_that_was_meant_and_the_beginning_of_a_long_value_are_told():
+    for name, meant in (("bema", "beam"), ("max_len_b", "max_len")):
+        with pytest.raises(ValueError, match=f"no decoding option {name}; did you mean {meant}"):
+            call(**{name: 3})
+    with pytest.raises(ValueError, match=f'--max-len "{"x" * 56}...: choose a whole number'):
+        call(max_len="x" * 99)
+
+
+def test_what_is_accepted_with_the_option_that_it_needs_or_by_some_doors():
+    for given, other in NO_EFFECT:
+        together = {**given, **(other or {})}
+        for door in [*doors(given, folder), *(doors(together, command, call) if other else [])]:
+            door(**(given if door is folder else together))
+    command(max_len=300, exact_length=5)
+    command(max_len=0, max_len_a=1.5)
+    for door in (command, call):
+        door(unkpen=math.inf)
+    for has_pointer in (False, True):
+        command(has_pointer=has_pointer)
 
 
 def test_another_choice_than_the_folders_has_its_own_defaults():
@@ -165,18 +143,6 @@ def test_another_choice_than_the_folders_has_its_own_defaults():
     assert (other.beam, other.choose_words, other.readability, other.lenpen) == (12, 0, 0.0, 2.0)
     given = combine_options(folder, {"choose": "content", "choose_words": 50, "beam": 8})
     assert (given.beam, given.choose_words) == (8, 50)
-
-
-def test_what_the_commands_of_fairseq_and_folders_accept():
-    command(max_len=300, exact_length=5)
-    command(max_len=0, max_len_a=1.5)
-    command(unkpen=math.inf)
-    call(unkpen=math.inf)
-    for given, *_ in NO_EFFECT:
-        if folder in doors(given, folder):
-            folder(**given)
-    command()
-    command(has_pointer=True)
 
 
 def test_declarations_name_what_exists():
@@ -200,15 +166,13 @@ def test_fairseqs_command_line_has_them_with_their_choices(capsys):
     parser = ArgumentParser()
     gen_parser_from_dataclass(parser, SummarizationConfig())
     actions = {action.dest: action for action in parser._actions}
-    for name, option in DECLARED.items():
-        if option.metadata["of"] == "task":
-            action = actions[name]
-            assert (action.default, action.help) == (option.default, option.metadata["help"])
-            assert tuple(action.choices or ()) == option.metadata.get("choices", ())
-        else:
-            assert name not in actions
+    of_task = {name: option for name, option in DECLARED.items() if option.metadata["of"] == "task"}
+    assert actions.keys() & DECLARED.keys() == of_task.keys()
+    for name, option in of_task.items():
+        assert actions[name].default == option.default
+        assert tuple(actions[name].choices or ()) == option.metadata.get("choices", ())
+    parser = fairseq_options.get_generation_parser(default_task="summarization")
     with pytest.raises(SystemExit):
-        parser = fairseq_options.get_generation_parser(default_task="summarization")
         fairseq_options.parse_args_and_arch(parser, ["DATA", "--path", "model.pt", "--early-stopping", "soon"])
     assert "'admissible', 'heuristic', 'fairseq'" in capsys.readouterr().err
 
