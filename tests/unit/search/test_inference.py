@@ -13,7 +13,6 @@ from recurrent import recurrent, recurrent_task
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.kernels import cpu
 from fairseq_etads.kernels.beam_state import BeamState
-from fairseq_etads.kernels.cpu import can_pack_weights
 from fairseq_etads.layers.encoder_attention import SELF_ATTENTION_INPUTS
 from fairseq_etads.search.inference import InferenceModel
 
@@ -58,30 +57,29 @@ def test_inference_mode_may_begin_and_end_between_searches(loads_inside, infer_d
             assert_same(generator.generate(None, sample), want)
 
 
-def family(name):
-    """A model of each kind of output layer, and its task."""
-    if name == "pg_coverage":
-        task = recurrent_task()
-        return recurrent(name, task), task
-    if name in ("plain", "soft", "tied"):
-        task = conv_task()
-        return conv(name, task, sharp=False), task
-    bounded = {"target_words": 20} if name == "bounded" else {}  # fewer words can be generated than the table has
-    task = make_task(mark=True, **bounded)
-    options = {"output_bias": True} if name in ("biased", "bounded") else {"share_all_embeddings": False}
-    return make_model("etads" if options.get("output_bias") else name, task, **options), task
+TABLES = {"share_all_embeddings": False}
+FAMILIES = {  # models of each kind of output layer, and their tasks
+    "etads": lambda: (make_model("etads", TASK, **TABLES), TASK),
+    "aggregation_transformer": lambda: (make_model("aggregation_transformer", TASK, **TABLES), TASK),
+    "biased": lambda: (make_model("etads", TASK, output_bias=True), TASK),
+    # fewer words can be generated than the table has
+    "bounded": lambda: (make_model("etads", BOUNDED, output_bias=True), BOUNDED),
+    "pg_coverage": lambda: (recurrent("pg_coverage", RECURRENT), RECURRENT),
+    "plain": lambda: (conv("plain", CONV, sharp=False), CONV),
+    "soft": lambda: (conv("soft", CONV, sharp=False), CONV),
+    "tied": lambda: (conv("tied", CONV, sharp=False), CONV),
+}
+BOUNDED, RECURRENT, CONV = make_task(mark=True, target_words=20), recurrent_task(), conv_task()
 
 
 @pytest.mark.parametrize("infer_dtype, error", [(None, 1e-4), ("fp32", 1e-4), ("bf16", 0.2), ("int8", 0.2)])
-@pytest.mark.parametrize(
-    "name", ["etads", "aggregation_transformer", "biased", "bounded", "pg_coverage", "plain", "soft", "tied"]
-)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_copies_score_a_prefix_as_the_model_does(name, infer_dtype, error, monkeypatch):
     """Also after a step of fairseq's Adam, which no version counter of torch notices, and with computed weights that
     have a gradient history. The output layer is in several blocks of words.
     """
     monkeypatch.setattr("fairseq_etads.kernels.linear.OUTPUT_BLOCK", 16)
-    model, task = family(name)
+    model, task = FAMILIES[name]()
     prefix = torch.tensor([[5, 6, 9, 10], [16, 4, 5, 16]])
     sample = make_sample([[5, 6, 43, 7, 16, 9], [16]])
     before = torch.cat([torch.full((2, 1), DICTIONARY.eos()), prefix[:, :-1]], dim=1)
@@ -100,20 +98,13 @@ def test_copies_score_a_prefix_as_the_model_does(name, infer_dtype, error, monke
     assert next(model.parameters()).dtype == torch.float32
 
 
-@pytest.mark.parametrize(
-    "probe, words",
-    [
-        (cpu.can_pack_weights, (torch.float32,)),
-        (cpu.has_flash_attention, (torch.float32,)),
-        (cpu.find_exact_int8_levels, ()),
-        (cpu.has_faster_onednn_linear, ()),
-    ],
-)
+@pytest.mark.parametrize("probe", [cpu.can_pack_weights, cpu.has_flash_attention, cpu.find_exact_int8_levels])
 @pytest.mark.parametrize(
     "inside", [torch.device("meta"), torch.autocast("cpu", dtype=torch.bfloat16), torch.inference_mode()]
 )
-def test_an_answer_about_the_processor_does_not_depend_on_the_first_caller(probe, words, inside):
+def test_an_answer_about_the_processor_does_not_depend_on_the_first_caller(probe, inside):
     """The answer is cached for the process. The first caller may be a model that is built without memory."""
+    words = () if probe is cpu.find_exact_int8_levels else (torch.float32,)
     cpu.can_pack_weights.cache_clear()  # other probes call it
     outside = probe.__wrapped__(*words)
     cpu.can_pack_weights.cache_clear()
@@ -126,25 +117,19 @@ def test_an_answer_about_the_processor_does_not_depend_on_the_first_caller(probe
 @pytest.mark.parametrize("infer_dtype", ["fp32", "int8"])
 @pytest.mark.parametrize("arch", ["etads", "etads_basic", "es_transformer"])
 def test_queries_keys_and_values_of_the_search_are_one_product(arch, infer_dtype, documents):
-    if not can_pack_weights(torch.float32):
+    if not cpu.can_pack_weights(torch.float32):
         pytest.skip("no packed products here")
-    model, calls = sharpened(arch), Counter()
-    model_of_search = InferenceModel(model, infer_dtype)
+    model, calls = InferenceModel(sharpened(arch), infer_dtype), Counter()
     before = torch.random.get_rng_state()
-    copied = model_of_search.get_current_copy()
+    copied = model.get_current_copy()
     assert torch.equal(torch.random.get_rng_state(), before), "a copy draws no random numbers"
     for name, module in copied.named_modules():
         module.register_forward_hook(lambda *_, name=name: calls.update([name]))
-    state = BeamState(len(documents), torch.device("cpu"))
-    sample = make_sample(documents)
+    state, words = BeamState(len(documents), torch.device("cpu")), torch.full((len(documents), 1), DICTIONARY.eos())
     state.begin_step()
-    copied.decoder(
-        torch.full((len(documents), 1), DICTIONARY.eos()),
-        encoder_out=copied.encoder.forward_torchscript(sample["net_input"]),
-        incremental_state=state,
-    )
-    parts = ["decoder.layers.0.self_attn", *(["encoder.layers.0.self_attn"] if arch != "etads" else [])]
-    for part in parts:
+    encoded = copied.encoder.forward_torchscript(make_sample(documents)["net_input"])
+    copied.decoder(words, encoder_out=encoded, incremental_state=state)
+    for part in ["decoder.layers.0.self_attn", *(["encoder.layers.0.self_attn"] if arch != "etads" else [])]:
         assert calls[f"{part}.joint_proj"] == 1
         assert not any(calls[f"{part}.{name}"] for name in SELF_ATTENTION_INPUTS)
     assert calls["encoder.layers.0.self_attn.q_proj"] == (arch == "etads"), "focus-attention has its own"

@@ -1,6 +1,8 @@
 """8-bit products: each kernel against float64, the choice of kernel, and messages about it."""
 
+import itertools
 import logging
+import math
 
 import pytest
 import torch
@@ -14,20 +16,13 @@ from fairseq_etads.search import inference
 @pytest.fixture(autouse=True)
 def fresh_answers():
     """Forget results and messages that are cached once per process."""
-    for function in (kernels.find_exact_int8_levels, kernels.can_pack_weights, inference._log_products):
+    cached = (kernels.find_exact_int8_levels, kernels.can_pack_weights, inference._log_products)
+    cached += (inference.find_fastest_cpu_dtype,)
+    for function in cached:
         function.cache_clear()
     yield
-    for function in (kernels.find_exact_int8_levels, kernels.can_pack_weights, inference._log_products):
+    for function in cached:
         function.cache_clear()
-
-
-def use(monkeypatch, levels):
-    """Act as on a processor with exact products at this number of levels."""
-    if levels and not kernels.find_exact_int8_levels():
-        pytest.skip("torch was built without FBGEMM")
-    if levels and levels > kernels.find_exact_int8_levels():
-        pytest.skip("this processor has no VNNI")
-    monkeypatch.setattr(kernels, "find_exact_int8_levels", lambda: levels)
 
 
 def as_rounded(x, weight, levels):
@@ -41,24 +36,20 @@ def as_rounded(x, weight, levels):
 @pytest.mark.parametrize("layer", ["plain", "relu", "wide"])
 def test_sums_are_exact_even_of_the_largest_numbers(layer, levels, monkeypatch):
     """The sum of two 8-bit products exceeds the 16 bits in which processors without VNNI add them."""
-    use(monkeypatch, levels)
+    if levels > (kernels.find_exact_int8_levels() or 0):
+        pytest.skip("torch was built without FBGEMM, or this processor has no VNNI")
+    monkeypatch.setattr(kernels, "find_exact_int8_levels", lambda: levels)
     monkeypatch.setattr("fairseq_etads.kernels.linear.OUTPUT_BLOCK", 16)
-    generator = torch.Generator().manual_seed(0)
-    for x, weight in (
-        (torch.randn(9, 64, generator=generator), torch.randn(40, 64, generator=generator)),
-        (torch.full((3, 64), 2.0), torch.full((40, 64), -3.0)),
-        (torch.zeros(3, 64), torch.zeros(40, 64)),
-        (-torch.rand(3, 64, generator=generator), torch.randn(40, 64, generator=generator)),
-    ):
-        bias = torch.arange(40.0) - 20
+    weights, bias = torch.randn(40, 64), torch.arange(40.0) - 20
+    largest = (torch.full((3, 64), 2.0), torch.full((40, 64), -3.0))
+    none, negative = (torch.zeros(3, 64), torch.zeros(40, 64)), (-torch.rand(3, 64), weights)
+    for x, weight in ((torch.randn(9, 64), weights), largest, none, negative):
         if layer == "wide":
             out = BlockedOutputProjection(weight, bias, Int8Linear)(x)
         else:
             out = Int8Linear(weight, bias, relu=layer == "relu")(x)
         exact, step = as_rounded(x, weight, levels)
-        exact = exact + bias
-        if layer == "relu":
-            exact = exact.clamp(min=0)
+        exact = (exact + bias).clamp(min=0 if layer == "relu" else -math.inf)
         # a number half-way between two steps may be rounded either way
         assert ((out.double() - exact).abs() <= 130 * step + 1e-5).all()
 
@@ -72,21 +63,19 @@ def test_as_many_levels_are_used_as_the_processor_adds_exactly(monkeypatch):
         sums = pairs.clamp(max=2**15 - 1).sum(1, keepdim=True) - zero * 64 * 127
         return sums.expand(-1, 32) / levels
 
-    monkeypatch.setattr(kernels, "pack_int8", lambda weight, scale: weight)
-    monkeypatch.setattr(kernels, "int8_linear", saturating)
-    assert kernels.find_exact_int8_levels() == 63
-    kernels.find_exact_int8_levels.cache_clear()
-
     def exact(x, packed, levels):
         return (x * 127).sum(1, keepdim=True).expand(-1, 32)
 
-    monkeypatch.setattr(kernels, "int8_linear", exact)
-    assert kernels.find_exact_int8_levels() == 127
-    kernels.find_exact_int8_levels.cache_clear()
+    monkeypatch.setattr(kernels, "pack_int8", lambda weight, scale: weight)
+    for product, levels in ((saturating, 63), (exact, 127)):
+        kernels.find_exact_int8_levels.cache_clear()
+        monkeypatch.setattr(kernels, "int8_linear", product)
+        assert kernels.find_exact_int8_levels() == levels
 
     def missing(*_):
         raise RuntimeError("Didn't find engine for operation quantized::linear_prepack")
 
+    kernels.find_exact_int8_levels.cache_clear()
     monkeypatch.setattr(kernels, "pack_int8", missing)
     assert kernels.find_exact_int8_levels() is None
 
@@ -111,23 +100,20 @@ def test_auto_takes_the_fastest_format_and_says_so(fastest, monkeypatch, caplog,
     if not there[fastest]:
         pytest.skip(f"no fast {fastest} on this processor")
     names = [name for name in there if there[name]]
-    clock = iter(range(10**6))
-    passed = [0.0]
+    calls, passed = itertools.count(), [0.0]
 
     def ticks():
-        call = next(clock)
+        call = next(calls)
         if call % 2:
             passed[0] += 1.0 if names[call // 2 % len(names)] == fastest else 2.0
         return passed[0]
 
     monkeypatch.setattr(inference.time, "perf_counter", ticks)
-    inference.find_fastest_cpu_dtype.cache_clear()
     with caplog.at_level(logging.INFO, "fairseq_etads"):
-        copied, again = (inference.InferenceModel(sharpened(), "auto").get_current_copy() for _ in range(2))
-    said = [r.message.split(" (")[0] for r in caplog.records if "auto" in r.message]
+        copies = [inference.InferenceModel(sharpened(), "auto").get_current_copy() for _ in range(2)]
+    said = [record.message.split(" (")[0] for record in caplog.records if "auto" in record.message]
     assert said == [f"--infer-dtype auto: {fastest}"]
-    for block in (model.decoder.output_projection.blocks[0] for model in (copied, again)):
+    for block in (model.decoder.output_projection.blocks[0] for model in copies):
         assert isinstance(block, Int8Linear) == (fastest == "int8")
         if fastest != "int8":
             assert block.dtype == {"fp32": torch.float32, "bf16": torch.bfloat16}[fastest]
-    inference.find_fastest_cpu_dtype.cache_clear()
