@@ -1,21 +1,26 @@
-"""Declarations of the decoding options, and the one table of refused values and combinations."""
+"""Decoding options: declarations, what is refused by itself or beside others, and what depends on models or batch."""
 
+import inspect
 import math
-from argparse import ArgumentParser
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
-from fairseq import options as fairseq_options
+import torch
+from decoding import DICTIONARY, generate, make_sample, sharpened
+from decoding import options as command_options
+from fairseq import search
 from fairseq.dataclass.configs import GenerationConfig
-from fairseq.dataclass.utils import gen_parser_from_dataclass
+from fairseq.sequence_generator import SequenceGenerator
 from folders import make_folder
 from helpers import make_task
 from omegaconf import OmegaConf
+from scripted import scripted_model
 
 from fairseq_etads import Summarizer
+from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search import options
-from fairseq_etads.search.options import CALL, DECLARED, FOLDER_DEFAULTS, check_decoding_options, combine_options
+from fairseq_etads.search.options import CALL, DECLARED, FOLDER_DEFAULTS, DecodingOptions, combine_options
 from fairseq_etads.summarizer.folder.model_card import set_decoding_defaults
 from fairseq_etads.training.checks import check_decoding
 from fairseq_etads.training.options import SummarizationConfig
@@ -43,7 +48,7 @@ def folder(has_pointer=False, **given):
 
 def python(has_pointer=False, **given):
     """The door of SummaryGenerator."""
-    check_decoding_options(given)
+    options.check_decoding_options(given)
 
 
 KINDS = ("length_penalty_type", "coverage_penalty_type", "early_stopping", "infer_dtype", "choose")
@@ -74,11 +79,7 @@ NO_EFFECT = [  # an option without effect beside others, and an option that give
     ({"allow_unk": True}, {"has_pointer": True}),
     ({"unkpen": math.inf, "has_pointer": True}, {"allow_unk": True}),
     ({"choose_words": 30}, {"choose": "content"}),
-    ({"content_weight": 3.0}, {"content_model": "file"}),
-    ({"selection_threshold": 0.5}, {"selection": "folder"}),
     ({"lm_weight": 0.3}, {"lm_path": "lm.pt"}),
-    ({"diverse_beam_strength": 0.7}, {"diverse_beam_groups": 2}),
-    ({"iter_decode_max_iter": 3}, None),  # for models that do not write from left to right
     ({"beam_mt": 2}, None),  # for models that translate
     ({"shortlist": "file", "score_reference": True}, None),
     ({"content_model": "file", "sampling": True}, None),
@@ -145,36 +146,19 @@ def test_another_choice_than_the_folders_has_its_own_defaults():
     assert (given.beam, given.choose_words) == (8, 50)
 
 
-def test_declarations_name_what_exists():
-    names = {*DECLARED, "lm_path", "diverse_beam_groups", "retain_dropout", "score_reference", "sampling"}
-    known = {options.POINTER, options.NO_POINTER, *map(options.format_option_name, names)}
-    with_values = {name: option.metadata.get("choices", ()) for name, option in DECLARED.items()}
-    known |= {
-        f"{options.format_option_name(name)} {value}" for name, choices in with_values.items() for value in choices
-    }
+def test_declarations_name_what_exists_and_their_values_are_valid():
+    known = {options.POINTER, options.NO_POINTER}
+    for name in (*DECLARED, "lm_path", "diverse_beam_groups", "retain_dropout", "score_reference", "sampling"):
+        choices = DECLARED[name].metadata.get("choices", ()) if name in DECLARED else ()
+        known |= {f"{options.format_option_name(name)} {value}".strip() for value in ("", *choices)}
     for name, option in DECLARED.items():
         metadata = option.metadata
         assert {*metadata.get("needs", ()), *metadata.get("excludes", ())} <= known
-        check_decoding_options({name: option.default})
+        python(**{name: option.default})
         for value in metadata.get("tuned", ()):
-            check_decoding_options({name: value}, in_call=True)
+            options.check_decoding_options({name: value}, in_call=True)
         declared = OF_FAIRSEQ.get(metadata.get("fairseq", name))
         assert metadata["of"] != "fairseq" or option.default == declared or name == "print_alignment", name
-
-
-def test_fairseqs_command_line_has_them_with_their_choices(capsys):
-    parser = ArgumentParser()
-    gen_parser_from_dataclass(parser, SummarizationConfig())
-    actions = {action.dest: action for action in parser._actions}
-    of_task = {name: option for name, option in DECLARED.items() if option.metadata["of"] == "task"}
-    assert actions.keys() & DECLARED.keys() == of_task.keys()
-    for name, option in of_task.items():
-        assert actions[name].default == option.default
-        assert tuple(actions[name].choices or ()) == option.metadata.get("choices", ())
-    parser = fairseq_options.get_generation_parser(default_task="summarization")
-    with pytest.raises(SystemExit):
-        fairseq_options.parse_args_and_arch(parser, ["DATA", "--path", "model.pt", "--early-stopping", "soon"])
-    assert "'admissible', 'heuristic', 'fairseq'" in capsys.readouterr().err
 
 
 def test_a_call_is_refused_an_option_that_only_its_folder_may_have(tmp_path):
@@ -188,3 +172,106 @@ def test_a_call_is_refused_an_option_that_only_its_folder_may_have(tmp_path):
         summarizer.summarize("w1", unkpen=3.0)
     summarizer.summarize("w1", unkpen=math.inf, allow_unk=True)
     summarizer.summarize("w1", coverage_penalty=1.0)
+
+
+def test_fairseqs_arguments_are_where_fairseq_has_them():
+    theirs = inspect.signature(SequenceGenerator).parameters
+    ours = inspect.signature(SummaryGenerator).parameters
+    positional = [parameter for parameter in ours.values() if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
+    assert [(p.name, p.default) for p in positional] == [(p.name, p.default) for p in theirs.values()]
+
+
+def test_an_argument_that_does_not_exist_is_refused():
+    with pytest.raises(TypeError, match="SummaryGenerator has no argument converage_penalty, lenpen; choose from"):
+        SummaryGenerator([scripted_model(DICTIONARY)], DICTIONARY, converage_penalty=1.0, lenpen=2.0)
+
+
+def test_every_argument_of_fairseqs_generator_reaches_its_option():
+    given = {"max_len_a": 0.5, "min_len": 2, "temperature": 1.5, "no_repeat_ngram_size": 3, "lm_weight": 0.2}
+    given.update(
+        match_source_len=True, tokens_to_suppress=("w1",), allow_unk=True, recombine=4, early_stopping="heuristic"
+    )
+    renamed = {"beam_size": 3, "max_len_b": 9, "max_len": 30, "len_penalty": 0.9, "unk_penalty": 0.3}
+    renamed.update(normalize_scores=False, replace_unk=True)
+    found = SummaryGenerator([sharpened(pointer="soft")], DICTIONARY, **renamed, **given).options
+    wanted = {"beam": 3, "max_len": 9, "positions": 30, "lenpen": 0.9, "unkpen": 0.3, "unnormalized": True}
+    assert found == DecodingOptions(**wanted, replace_unknown=True, **given)
+
+
+def test_options_of_the_task_reach_the_search():
+    """Everything that the command line has, except files, which the task reads itself."""
+    selecting = {"selection_threshold": 0.3, "selection_factor": 1.5, "min_sentences": 2}
+    changed = {"exact_length": 4, "length_penalty_type": "wu", "length_penalty_beta": 3.0, "coverage_penalty": 0.5}
+    changed.update(coverage_penalty_type="wu", stepwise_coverage_penalty=True, ngram_ignore_tokens="w1 w2", recombine=4)
+    changed.update(extractive_weights="1,0,0,0,-1", early_stopping="heuristic", allow_unk=True, replace_unknown=True)
+    changed.update(infer_dtype="bf16")
+    assert {*changed, *selecting, "selection", "shortlist", "content_model", "content_weight"} == TASK & set(DECLARED)
+    for given, task in (
+        (selecting, make_task(mark=True, selection="folder", **selecting)),
+        (changed, make_task(**changed)),  # these do not go with all the others
+    ):
+        asked = command_options(nbest=2, no_repeat_ngram_size=3)
+        found = task.build_generator([sharpened(pointer="soft")], asked).options
+        assert {name: getattr(found, name) for name in given} == given
+    default = make_task().build_generator([sharpened()], command_options()).options
+    plain = DecodingOptions(beam=3, max_len=6, keep_attention=False, max_len_per_document=True, lm_weight=1.0)
+    assert default == replace(plain, early_stopping="fairseq", positions=default.positions)
+
+
+def test_what_is_left_to_the_models():
+    """A pointer need not write unknown words; attention is kept where it is used."""
+    copying, plain = sharpened(pointer="soft"), sharpened()
+
+    def filled(*models, **options):
+        return SummaryGenerator(list(models), DICTIONARY, **options).options
+
+    assert filled(plain, unk_penalty=0.5).unkpen == filled(copying, unk_penalty=0.5, allow_unk=True).unkpen == 0.5
+    assert filled(plain, copying, unk_penalty=0.5).unkpen == math.inf
+    assert filled(plain, beam_size=1000).beam == len(DICTIONARY) - 1
+    assert filled(plain, scripted_model(DICTIONARY)).positions == 60
+    assert filled(plain, max_len=7).positions == 7
+    for needs_attention in ({"replace_unk": True}, {"print_alignment": "hard"}):
+        assert filled(plain, keep_attention=False, **needs_attention).keep_attention
+    assert not filled(plain, keep_attention=False).keep_attention
+
+
+SAMPLING = {"search_strategy": search.Sampling(DICTIONARY)}
+
+
+@pytest.mark.parametrize(
+    "refused, options",
+    [
+        ("--min-len 9", {"min_len": 9, "max_len_b": 4}),
+        ("--min-len 101", {"min_len": 101, "max_len_b": 200}),
+        ("--min-len 0", {"max_len_b": -1, "min_len": 0}),
+        ("--exact-length 101", {"exact_length": 101}),
+        ('tokens_to_suppress "</s>"', {"tokens_to_suppress": ["</s>"]}),
+        ('tokens_to_suppress "nowhere"', {"tokens_to_suppress": ["nowhere"]}),
+        ('--ngram-ignore-tokens "nowhere"', {"no_repeat_ngram_size": 2, "ngram_ignore_tokens": ["nowhere"]}),
+        ("--sampling-topk 45", {"search_strategy": search.Sampling(DICTIONARY, 45)}),
+        ("--sampling-topp 1.5", {"search_strategy": search.Sampling(DICTIONARY, -1, 1.5)}),
+        ("--diverse-beam-groups 3", {"search_strategy": search.DiverseBeamSearch(DICTIONARY, 3, 0.5), "beam_size": 4}),
+        ('--constraints "any"', {"search_strategy": search.LexicallyConstrainedBeamSearch(DICTIONARY, "any")}),
+        ("copied_positions", {"copied_positions": True}),
+        ("--early-stopping admissible", {"early_stopping": "admissible", **SAMPLING}),
+        ("--stepwise-cov", {"coverage_penalty": 1.0, "stepwise_coverage_penalty": True, **SAMPLING}),
+    ],
+)
+def test_options_that_do_not_fit_model_or_search_are_refused(refused, options):
+    with pytest.raises(ValueError, match=refused):
+        SummaryGenerator([sharpened()], DICTIONARY, **options)
+
+
+def test_options_that_do_not_fit_the_batch_are_refused(documents):
+    def refuse(option, model, documents, prefix=None, **options):
+        with pytest.raises(ValueError, match=option):
+            generate(SummaryGenerator, [model], make_sample(documents), options, prefix_tokens=prefix)
+
+    refuse("--min-len 9", sharpened(), [[5, 6, 7]], min_len=9, max_len_a=1.0, max_len_b=0)
+    refuse("--match-source-len: a document has 120 tokens", sharpened(), [[5] * 119], match_source_len=True)
+    refuse("--prefix-size", sharpened(), [[5]], torch.tensor([[5, 6, 7]]), max_len_b=2)
+    scripted = scripted_model(DICTIONARY)
+    refuse("--infer-dtype bf16", scripted, documents, infer_dtype="bf16")
+    forward = scripted.decoder.forward
+    scripted.decoder.forward = lambda *a, **k: (forward(*a, **k)[0], {"attn": [None]})
+    refuse("--coverage-penalty", scripted, documents, coverage_penalty=1.0)

@@ -1,6 +1,7 @@
-"""Copies for inference: training is not affected, dtypes, and copies that follow the model."""
+"""Copies for inference: training is not affected, copies follow the model, data types, and 8-bit products."""
 
-from collections import Counter
+import itertools
+import math
 
 import pytest
 import torch
@@ -12,8 +13,8 @@ from recurrent import recurrent, recurrent_task
 
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.kernels import cpu
-from fairseq_etads.kernels.beam_state import BeamState
-from fairseq_etads.layers.encoder_attention import SELF_ATTENTION_INPUTS
+from fairseq_etads.kernels.linear import BlockedOutputProjection, Int8Linear
+from fairseq_etads.search import inference
 from fairseq_etads.search.inference import InferenceModel
 
 
@@ -35,9 +36,11 @@ def test_training_is_not_touched(documents):
         return [*model.parameters(), *model.buffers()]
 
     def use(model):
+        before = torch.random.get_rng_state()
         for infer_dtype in (None, "bf16", "int8"):
             generator = SummaryGenerator([model], DICTIONARY, 3, max_len_b=5, infer_dtype=infer_dtype)
             generator.generate([model], sample)
+        assert torch.equal(torch.random.get_rng_state(), before), "a copy draws no random numbers"
 
     for got, want in zip(train(use), train(lambda model: None)):
         torch.testing.assert_close(got, want, rtol=0, atol=0)
@@ -113,23 +116,91 @@ def test_an_answer_about_the_processor_does_not_depend_on_the_first_caller(probe
     cpu.can_pack_weights.cache_clear()
 
 
-@torch.no_grad()
-@pytest.mark.parametrize("infer_dtype", ["fp32", "int8"])
-@pytest.mark.parametrize("arch", ["etads", "etads_basic", "es_transformer"])
-def test_queries_keys_and_values_of_the_search_are_one_product(arch, infer_dtype, documents):
-    if not cpu.can_pack_weights(torch.float32):
-        pytest.skip("no packed products here")
-    model, calls = InferenceModel(sharpened(arch), infer_dtype), Counter()
-    before = torch.random.get_rng_state()
-    copied = model.get_current_copy()
-    assert torch.equal(torch.random.get_rng_state(), before), "a copy draws no random numbers"
-    for name, module in copied.named_modules():
-        module.register_forward_hook(lambda *_, name=name: calls.update([name]))
-    state, words = BeamState(len(documents), torch.device("cpu")), torch.full((len(documents), 1), DICTIONARY.eos())
-    state.begin_step()
-    encoded = copied.encoder.forward_torchscript(make_sample(documents)["net_input"])
-    copied.decoder(words, encoder_out=encoded, incremental_state=state)
-    for part in ["decoder.layers.0.self_attn", *(["encoder.layers.0.self_attn"] if arch != "etads" else [])]:
-        assert calls[f"{part}.joint_proj"] == 1
-        assert not any(calls[f"{part}.{name}"] for name in SELF_ATTENTION_INPUTS)
-    assert calls["encoder.layers.0.self_attn.q_proj"] == (arch == "etads"), "focus-attention has its own"
+@pytest.fixture
+def fresh_answers():
+    """Forget results that are cached once per process."""
+    cached = (cpu.find_exact_int8_levels, cpu.can_pack_weights, inference.find_fastest_cpu_dtype)
+    for function in cached:
+        function.cache_clear()
+    yield
+    for function in cached:
+        function.cache_clear()
+
+
+def as_rounded(x, weight, levels):
+    """The product of weights and inputs rounded to steps of their row's largest, exactly."""
+    scales = [a.abs().amax(1, keepdim=True).double().clamp(min=1e-9) / n for a, n in ((x, levels), (weight, 127))]
+    x, weight = ((a.double() / s).round() * s for a, s in zip((x, weight), scales))
+    return x @ weight.t(), scales[0] * scales[1].t()
+
+
+@pytest.mark.parametrize("levels", cpu.INT8_LEVELS)
+@pytest.mark.parametrize("layer", ["plain", "relu", "wide"])
+def test_sums_are_exact_even_of_the_largest_numbers(layer, levels, monkeypatch):
+    """The sum of two 8-bit products exceeds the 16 bits in which processors without VNNI add them."""
+    if levels > (cpu.find_exact_int8_levels() or 0):
+        pytest.skip("torch was built without FBGEMM, or this processor has no VNNI")
+    monkeypatch.setattr(cpu, "find_exact_int8_levels", lambda: levels)
+    monkeypatch.setattr("fairseq_etads.kernels.linear.OUTPUT_BLOCK", 16)
+    weights, bias = torch.randn(40, 64), torch.arange(40.0) - 20
+    largest = (torch.full((3, 64), 2.0), torch.full((40, 64), -3.0))
+    none, negative = (torch.zeros(3, 64), torch.zeros(40, 64)), (-torch.rand(3, 64), weights)
+    for x, weight in ((torch.randn(9, 64), weights), largest, none, negative):
+        if layer == "wide":
+            out = BlockedOutputProjection(weight, bias, Int8Linear)(x)
+        else:
+            out = Int8Linear(weight, bias, relu=layer == "relu")(x)
+        exact, step = as_rounded(x, weight, levels)
+        exact = (exact + bias).clamp(min=0 if layer == "relu" else -math.inf)
+        # a number half-way between two steps may be rounded either way
+        assert ((out.double() - exact).abs() <= 130 * step + 1e-5).all()
+
+
+@pytest.mark.usefixtures("fresh_answers")
+def test_as_many_levels_are_used_as_the_processor_adds_exactly(monkeypatch):
+    """Without VNNI, a sum of two products saturates at 16 bits: 2 * 255 * 127 does, 2 * 127 * 127 does not."""
+
+    def saturating(x, packed, levels):
+        zero = levels + 1  # inputs are numbers without sign
+        pairs = (((x * levels).round().int() + zero) * 127).unflatten(1, (-1, 2)).sum(2)
+        sums = pairs.clamp(max=2**15 - 1).sum(1, keepdim=True) - zero * 64 * 127
+        return sums.expand(-1, 32) / levels
+
+    def exact(x, packed, levels):
+        return (x * 127).sum(1, keepdim=True).expand(-1, 32)
+
+    monkeypatch.setattr(cpu, "pack_int8", lambda weight, scale: weight)
+    for product, levels in ((saturating, 63), (exact, 127)):
+        cpu.find_exact_int8_levels.cache_clear()
+        monkeypatch.setattr(cpu, "int8_linear", product)
+        assert cpu.find_exact_int8_levels() == levels
+
+    def missing(*_):
+        raise RuntimeError("Didn't find engine for operation quantized::linear_prepack")
+
+    cpu.find_exact_int8_levels.cache_clear()
+    monkeypatch.setattr(cpu, "pack_int8", missing)
+    assert cpu.find_exact_int8_levels() is None
+
+
+@pytest.mark.usefixtures("fresh_answers")
+@pytest.mark.parametrize("fastest", ["fp32", "bf16", "int8"])
+def test_auto_takes_the_fastest_format(fastest, monkeypatch):
+    """The clock runs slowly for one dtype, and the copy then uses the products of the fastest one."""
+    there = {"fp32": True, "bf16": cpu.can_pack_weights(torch.bfloat16), "int8": cpu.find_exact_int8_levels()}
+    if not there[fastest]:
+        pytest.skip(f"no fast {fastest} on this processor")
+    names = [name for name in there if there[name]]
+    calls, passed = itertools.count(), [0.0]
+
+    def ticks():
+        call = next(calls)
+        if call % 2:
+            passed[0] += 1.0 if names[call // 2 % len(names)] == fastest else 2.0
+        return passed[0]
+
+    monkeypatch.setattr(inference.time, "perf_counter", ticks)
+    block = InferenceModel(sharpened(), "auto").get_current_copy().decoder.output_projection.blocks[0]
+    assert isinstance(block, Int8Linear) == (fastest == "int8")
+    if fastest != "int8":
+        assert block.dtype == {"fp32": torch.float32, "bf16": torch.bfloat16}[fastest]

@@ -191,24 +191,21 @@ def test_words_against_the_switch_are_forbidden_unless_none_is_left_or_they_are_
     assert not check(step, enforce_pointer_switch, lambda d, b, w, s: s), "without a switch nothing is forbidden"
 
 
-def lengths_of(**net_input):
-    return SourceLengths.from_net_input(net_input, EOS, PAD)
-
-
-def test_lengths_of_a_source_are_counted_like_fairseqs():
-    """Without given lengths, words count and the end symbol does not. Speech has no padding: without a mask, fairseq
-    takes the last dimension of the input; with one, its width less the padding.
+@pytest.mark.parametrize("name", ["source", "features"])
+def test_lengths_of_a_source_are_counted_like_fairseqs(name):
+    """Without given lengths, words count and the end symbol does not. For speech without a mask, fairseq takes the last
+    dimension of the input; with one, its width less the padding.
     """
+
+    def count(**net_input):
+        source = SourceLengths.from_net_input(net_input, EOS, PAD)
+        return source.padding is not None, source.lengths.tolist(), source.lengths.dtype, source.width
+
     tokens = torch.tensor([[PAD, PAD, 5, 6, EOS], [7, 8, 5, 9, EOS], [7, EOS, PAD, PAD, PAD]])
-    source = lengths_of(src_tokens=tokens)
-    assert (source.lengths.tolist(), source.lengths.dtype) == ([2, 4, 1], torch.long)
-    vectors = lengths_of(src_tokens=torch.ones(2, 4, 3), src_lengths=torch.tensor([4, 2]))
-    assert (vectors.padding, vectors.lengths.tolist(), vectors.width) == (None, [4, 2], 4)
+    assert count(src_tokens=tokens) == (True, [2, 4, 1], torch.long, 5)
+    vectors = {"src_tokens": torch.ones(2, 4, 3), "src_lengths": torch.tensor([4, 2])}
+    assert count(**vectors) == (False, [4, 2], torch.long, 4)
     frames, mask = torch.zeros(2, 7, 5, 4), torch.zeros(2, 3, 7, dtype=torch.bool)
     mask[0, :, 5:] = mask[1, 1, :] = True
-    for name in ("source", "features"):
-        source = lengths_of(**{name: frames, "padding_mask": None})
-        assert (source.padding, source.lengths.tolist(), source.width) == (None, [4, 4], 7)
-        assert source.lengths.dtype == torch.long
-        source = lengths_of(**{name: frames, "padding_mask": mask})
-        assert (source.padding, source.lengths.tolist(), source.width) == (None, [[5, 5, 5], [7, 0, 7]], 7)
+    assert count(**{name: frames, "padding_mask": None}) == (False, [4, 4], torch.long, 7)
+    assert count(**{name: frames, "padding_mask": mask}) == (False, [[5, 5, 5], [7, 0, 7]], torch.long, 7)

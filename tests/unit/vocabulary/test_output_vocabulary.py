@@ -91,17 +91,3 @@ def test_all_tensors_move_to_another_device():
         assert all(getattr(before, name).device.type == "cpu" for name in tensors)
     plain, _ = make_vocabulary(pointer=False, trick="off")
     assert plain.to("meta") == plain == plain.select(torch.tensor([1]))
-
-
-def test_special_symbols_are_never_copied_and_lists_of_words_make_the_softmax_narrower():
-    tokens = torch.tensor([[5, DICTIONARY.bos(), 46, DICTIONARY.pad(), 6, DICTIONARY.eos()]])
-    candidates = CandidateWords(tokens, 9, KNOWN, 4, UNK, shared=True)
-    slots = OutputVocabulary.from_source(tokens, DICTIONARY, True, candidates).slots
-    assert slots.copyable.tolist() == [[True, False, True, False, True, False]]
-    columns, width = [candidates.words.tolist().index(word) for word in (5, 6)], len(candidates)
-    assert slots.word_columns.tolist() == [[columns[0], width, columns[1]]]
-    assert slots.softmax_width == width and slots.output_width == width + 1
-    bound = OutputVocabulary.from_source(tokens, DICTIONARY, True, bounded=True).slots
-    assert bound.output_width == KNOWN + 1, "a CPU does not need the upper bound"
-    on_gpu = OutputVocabulary.from_source(tokens.to("meta"), DICTIONARY, True, bounded=True).slots
-    assert on_gpu.output_width == KNOWN + tokens.shape[1]

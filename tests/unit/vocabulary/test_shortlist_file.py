@@ -26,10 +26,10 @@ from fairseq_etads.vocabulary.shortlist import FORMAT, read_shortlist, write_sho
 WORDS = [f"w{number}" for number in range(30)]
 
 
-def random_pairs(seed, count=40):
+def random_pairs(seed):
     generator = np.random.default_rng(seed)
     pairs = []
-    for _ in range(count):
+    for _ in range(40):
         document = [WORDS[number] for number in (generator.random(8) ** 2 * 30).astype(int)]
         summary = [document[0], *(WORDS[number] for number in (generator.random(3) * 30).astype(int))]
         pairs.append((" ".join(document), " ".join(summary)))
@@ -60,10 +60,10 @@ def slow_table(pairs, index, frequent, per_word, known):
 
 @pytest.mark.parametrize("most_counts", [2**27, 1, 100])
 @pytest.mark.parametrize("seed", range(3))
-def test_words_go_together_as_a_loop_finds(seed, most_counts, tmp_path, monkeypatch, capsys):
+def test_words_go_together_as_a_loop_finds(seed, most_counts, tmp_path, monkeypatch):
     monkeypatch.setattr(shortlist_learning, "MOST_COUNTS", most_counts)
-    train, valid = random_pairs(seed), random_pairs(seed + 10, 5)
-    write_data(tmp_path / "bin", {"train": train, "valid": valid}, tail=("w28", "w29"))
+    train = random_pairs(seed)
+    write_data(tmp_path / "bin", {"train": train}, tail=("w28", "w29"))
     out = tmp_path / "lists" / "mine.safetensors"
     assert main([str(tmp_path), "--frequent", "3", "--per-word", "4", "--out", str(out)]) == 0
     shortlist, task = read(out, tmp_path / "bin")
@@ -74,15 +74,6 @@ def test_words_go_together_as_a_loop_finds(seed, most_counts, tmp_path, monkeypa
         if word < known:
             assert rows[word] == [*others, *[3] * (4 - len(others))], "the unknown word fills"
     assert any(table.values()) and rows[-1] == [3] * 4
-    lengths, wanted, there = [], 0, 0
-    for document, summary in valid:
-        numbers = {number for word in document.split() if (number := index(word)) < known}
-        words = {*range(4), *frequent, *numbers, *(other for number in numbers for other in table.get(number, []))}
-        own = {index(word) for word in summary.split() if 3 != index(word) < known}
-        lengths.append(len(words))
-        wanted, there = wanted + len(own), there + len(own & words)
-    said = capsys.readouterr().out.splitlines()[1]
-    assert f" {np.mean(lengths):,.0f} of {known} words " in said and f" {there / wanted:.2%} of the known words" in said
 
 
 def test_only_what_the_model_reads_is_counted(tmp_path):
