@@ -1,6 +1,5 @@
 """Copies for inference: training is not affected, copies follow the model, data types, and 8-bit products."""
 
-import itertools
 import math
 
 import pytest
@@ -160,47 +159,33 @@ def test_sums_are_exact_even_of_the_largest_numbers(layer, levels, monkeypatch):
 def test_as_many_levels_are_used_as_the_processor_adds_exactly(monkeypatch):
     """Without VNNI, a sum of two products saturates at 16 bits: 2 * 255 * 127 does, 2 * 127 * 127 does not."""
 
-    def saturating(x, packed, levels):
+    def add_in_16_bits(x, packed, levels):
         zero = levels + 1  # inputs are numbers without sign
         pairs = (((x * levels).round().int() + zero) * 127).unflatten(1, (-1, 2)).sum(2)
         sums = pairs.clamp(max=2**15 - 1).sum(1, keepdim=True) - zero * 64 * 127
         return sums.expand(-1, 32) / levels
 
-    def exact(x, packed, levels):
+    def add_exactly(x, packed, levels):
         return (x * 127).sum(1, keepdim=True).expand(-1, 32)
 
+    def fail(*_):
+        raise RuntimeError("Didn't find engine for operation quantized::linear_prepack")
+
     monkeypatch.setattr(cpu, "pack_int8", lambda weight, scale: weight)
-    for product, levels in ((saturating, 63), (exact, 127)):
+    for product, levels in ((add_in_16_bits, 63), (add_exactly, 127), (fail, None)):
         cpu.find_exact_int8_levels.cache_clear()
         monkeypatch.setattr(cpu, "int8_linear", product)
         assert cpu.find_exact_int8_levels() == levels
-
-    def missing(*_):
-        raise RuntimeError("Didn't find engine for operation quantized::linear_prepack")
-
-    cpu.find_exact_int8_levels.cache_clear()
-    monkeypatch.setattr(cpu, "pack_int8", missing)
-    assert cpu.find_exact_int8_levels() is None
 
 
 @pytest.mark.usefixtures("fresh_answers")
 @pytest.mark.parametrize("fastest", ["fp32", "bf16", "int8"])
 def test_auto_takes_the_fastest_format(fastest, monkeypatch):
-    """The clock runs slowly for one dtype, and the copy then uses the products of the fastest one."""
     there = {"fp32": True, "bf16": cpu.can_pack_weights(torch.bfloat16), "int8": cpu.find_exact_int8_levels()}
     if not there[fastest]:
         pytest.skip(f"no fast {fastest} on this processor")
-    names = [name for name in there if there[name]]
-    calls, passed = itertools.count(), [0.0]
-
-    def ticks():
-        call = next(calls)
-        if call % 2:
-            passed[0] += 1.0 if names[call // 2 % len(names)] == fastest else 2.0
-        return passed[0]
-
-    monkeypatch.setattr(inference.time, "perf_counter", ticks)
+    seconds = {name: 1.0 if name == fastest else 2.0 for name in there if there[name]}
+    monkeypatch.setattr(inference, "_time_matrix_product_dtypes", lambda outputs, inputs: seconds)
     block = InferenceModel(sharpened(), "auto").get_current_copy().decoder.output_projection.blocks[0]
-    assert isinstance(block, Int8Linear) == (fastest == "int8")
-    if fastest != "int8":
-        assert block.dtype == {"fp32": torch.float32, "bf16": torch.bfloat16}[fastest]
+    dtype = "int8" if isinstance(block, Int8Linear) else {torch.float32: "fp32", torch.bfloat16: "bf16"}[block.dtype]
+    assert dtype == fastest

@@ -3,7 +3,6 @@
 import pytest
 import reference
 import torch
-from helpers import NotOnCpu
 
 from fairseq_etads.vocabulary.output import CandidateWords
 
@@ -37,17 +36,6 @@ def test_lists_are_those_of_the_loop(seed, limit):
     assert found.words.tolist() == sorted(together)
 
 
-@pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("limit", [1, 25, 200])
-def test_lists_on_a_gpu_are_those_on_a_cpu(shared, limit):
-    texts = random_texts(1)
-    found, expected = candidates(texts.as_subclass(NotOnCpu), limit, shared), candidates(texts, limit, shared)
-    assert torch.equal(found.words, expected.words)
-    assert shared or torch.equal(found.allowed, expected.allowed)
-    with pytest.raises(AssertionError, match="would wait"):
-        int(found.words[0])
-
-
 @pytest.mark.parametrize("gradient", [True, False])
 def test_logits_are_restricted_in_place_only_where_no_gradient_is_wanted(gradient):
     found = candidates(random_texts(1))
@@ -56,6 +44,7 @@ def test_logits_are_restricted_in_place_only_where_no_gradient_is_wanted(gradien
         restricted = found.mask_unlisted_words(logits)
     assert torch.equal(restricted[:, 0].isinf(), ~found.allowed)
     assert bool(logits.isinf().any()) is not gradient
+    assert candidates(random_texts(1), shared=True).mask_unlisted_words(logits) is logits
 
 
 @pytest.mark.parametrize("shared", [False, True])
