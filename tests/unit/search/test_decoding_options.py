@@ -132,7 +132,9 @@ def test_what_is_accepted_with_the_option_that_it_needs_or_by_some_doors():
     command(max_len=300, exact_length=5)
     command(max_len=0, max_len_a=1.5)
     for door in (command, call):
-        door(unkpen=math.inf)
+        for given in ({"unkpen": math.inf}, {"beam": 1}, {"min_len": 0}, {"lenpen": -100.0}, {"lenpen": 100.0}):
+            door(**given)
+    call(max_len=1)
     for has_pointer in (False, True):
         command(has_pointer=has_pointer)
 

@@ -1,8 +1,7 @@
 """Random combinations of decoding options: the best summary of each document is the one that brute force finds.
 
-The beam is wide enough to leave no summary out, so every option has one right answer. The batch holds three documents
-of different lengths, and the brute force looks at each alone. This catches an option that reads a neighbour, padding,
-or another document's limit, in combination with all other options.
+The beam leaves no summary out, so every option has one right answer. Documents of a batch differ in length, and the
+brute force looks at each alone: an option must not read a neighbour, padding, or another document's limit.
 """
 
 import itertools

@@ -62,16 +62,12 @@ def slow_prediction(models, document):
     return predict
 
 
-DEFAULTS = {
-    **{"beam": 3, "longest": 5, "shortest": 1, "alpha": 1.0, "length_kind": "avg", "weight": 0.0},
-    **{"coverage_kind": "summary", "stepwise": False, "block": 0},
-}
 NAMES = {
     **{"shortest": "min_len", "alpha": "len_penalty", "length_kind": "length_penalty_type"},
     **{"weight": "coverage_penalty", "coverage_kind": "coverage_penalty_type"},
     **{"stepwise": "stepwise_coverage_penalty", "block": "no_repeat_ngram_size"},
 }
-"""Options of the oracle's search, and their names in the generator."""
+"""Options of the oracle's search, which has the same defaults, and their names in the generator."""
 
 
 @pytest.mark.parametrize(
@@ -88,13 +84,12 @@ NAMES = {
 def test_the_search_equals_a_slow_one(pointers, bias, options):
     """If the end is forced, or every word of the document is blocked, the decision cannot be followed."""
     models = [switching(seed, bias, pointer=pointer) for seed, pointer in enumerate(pointers, 1)]
-    settings = {**DEFAULTS, **options}
-    arguments = {name: settings[ours] for ours, name in NAMES.items()}
+    arguments = {NAMES[name]: value for name, value in options.items()}
     generator = SummaryGenerator(
         models, TASK.target_dictionary, 3, max_len_b=5, nbest=3, early_stopping="admissible", **arguments
     )
     for document, row in zip(DOCUMENTS, generator.generate(None, make_sample(DOCUMENTS))):
-        want = reference.beam_search(slow_prediction(models, document), eos=EOS, pad=PAD, **settings)
+        want = reference.beam_search(slow_prediction(models, document), 3, 5, eos=EOS, pad=PAD, **options)
         assert len(row) == min(3, len(want))
         own = reference.extended_ids(document, KNOWN)[1]
         for hypothesis, (tokens, log_prob, score) in zip(row, want):
