@@ -164,6 +164,11 @@ def test_the_list_of_checksums_has_it_if_there_is_one(tmp_path):
         assert main([str(folder), "--frequent", "2"]) == 0
         assert set(Checksums(folder).listed) == {"dict.source.txt", SHORTLIST}
         read(folder / SHORTLIST, folder)
+    content = bytearray((folder / SHORTLIST).read_bytes())
+    content[-1] ^= 1
+    (folder / SHORTLIST).write_bytes(bytes(content))
+    with pytest.raises(InputError, match=f"{SHORTLIST} is damaged or was changed"):
+        read(folder / SHORTLIST, folder)
 
 
 TEXTS = ["w1 w2 New w3 new other w9", "w20 w21 w22 w23", "w9"]
