@@ -6,9 +6,6 @@ from argparse import Namespace
 import torch
 from helpers import EOS, PAD, make_batch, make_model, make_task
 
-from fairseq_etads.search.hypotheses import HypothesisScorer
-from fairseq_etads.search.options import DecodingOptions
-
 TASK = make_task()
 DICTIONARY = TASK.target_dictionary
 
@@ -42,10 +39,6 @@ def generate(cls, models, sample, options, seed=0, **arguments):
     torch.manual_seed(seed)  # for sampling
     options = {name: value() if name == "search_strategy" else value for name, value in options.items()}
     return cls(models, DICTIONARY, **options).generate(models, sample, **arguments)
-
-
-def make_scorer(**options):
-    return HypothesisScorer(DecodingOptions(**options))
 
 
 def assert_same(got, want, rtol=1e-4, atol=1e-4):

@@ -11,7 +11,6 @@ import reference
 from rouge_score import rouge_scorer
 from selection_data import random_networks
 
-from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search.content_model import (
     FILE,
     PRIOR_WEIGHT,
@@ -28,32 +27,21 @@ def text(r, sentences, kinds=9):
     return [[f"w{r.randint(0, kinds)}" for _ in range(r.randint(3, 7))] for _ in range(sentences)]
 
 
-def certain(reference):
-    """Items of a reference, all with probability 1."""
-    return {
-        (gram, count): 1.0
-        for order in (1, 2)
-        for gram, number in count_summary_ngrams(reference, order).items()
-        for count in range(1, number + 1)
-    }
-
-
 def test_expected_rouge_of_a_known_reference_is_its_rouge():
     """If the reference is certain, the expectation is ROUGE-1 plus two ROUGE-2, as rouge-score computes them."""
     r = random.Random(3)
     scorer = rouge_scorer.RougeScorer(["rouge1", "rouge2"])
-    compared = 0
-    while compared < 40:
-        reference, summary = text(r, 3), text(r, r.randint(1, 3))
-        counts = [count_summary_ngrams(reference, order) for order in (1, 2)]
-        if max(counts[0].values()) > 4 or max(counts[1].values()) > 1:
-            continue  # more than the model counts
-        words = [" ".join(word for sentence in sentences for word in sentence) for sentences in (reference, summary)]
-        scores = scorer.score(*words)
-        expected = ExpectedNgrams(certain(reference), sum(map(len, reference)))
-        wanted = scores["rouge1"].fmeasure + 2 * scores["rouge2"].fmeasure
-        assert expected.compute_expected_rouge(summary) == pytest.approx(wanted)
-        compared += 1
+    for _ in range(40):
+        reference, summary = text(r, 3, 30), text(r, r.randint(1, 3), 30)
+        items = {
+            (gram, count): 1.0
+            for order in (1, 2)
+            for gram, number in count_summary_ngrams(reference, order).items()
+            for count in range(1, number + 1)
+        }
+        scores = scorer.score(*(" ".join(itertools.chain(*sentences)) for sentences in (reference, summary)))
+        expected = ExpectedNgrams(items, sum(map(len, reference))).compute_expected_rouge(summary)
+        assert expected == pytest.approx(scores["rouge1"].fmeasure + 2 * scores["rouge2"].fmeasure)
 
 
 @pytest.fixture(params=range(12))
@@ -166,16 +154,10 @@ def test_features_say_where_and_how_often_a_word_occurs():
     assert {order: table.features.shape[1] for order, table in found.items()} == WIDTHS
 
 
-@pytest.fixture
-def model():
+def test_a_model_is_the_same_after_storing(tmp_path):
     r = random.Random(1)
-    pairs = [(text(r, 4), text(r, 2)) for _ in range(30)]
-    return ContentModel(
-        NgramPriorProbabilities.from_pairs(iter(pairs)).keep_frequent_ngrams(5), random_networks(1), 11.5
-    )
-
-
-def test_a_model_is_the_same_after_storing(model, tmp_path):
+    priors = NgramPriorProbabilities.from_pairs((text(r, 4), text(r, 2)) for _ in range(30)).keep_frequent_ngrams(5)
+    model = ContentModel(priors, random_networks(1), 11.5)
     model.save(tmp_path / FILE)
     again = ContentModel.load(tmp_path / FILE, "")
     document, probabilities = text(random.Random(2), 5), [0.1, 0.2, 0.3, 0.4, 0.5]
@@ -183,14 +165,3 @@ def test_a_model_is_the_same_after_storing(model, tmp_path):
     assert found == again.predict_ngram_probabilities(document, probabilities) and len(found) > 20
     assert len(set(found.values())) > 10 and again.length == 11.5
     assert again.predict_ngram_probabilities([], []) == again.predict_ngram_probabilities([[]], [0.5]) == {}
-
-
-def test_a_damaged_or_missing_model_is_refused(model, tmp_path):
-    with pytest.raises(InputError, match=r"there is no .*content\.npz; make it"):
-        ContentModel.load(tmp_path / FILE, "make it")
-    model.save(tmp_path / FILE)
-    content = (tmp_path / FILE).read_bytes()
-    for damaged in (content[: len(content) // 2], b"", b"no archive"):
-        (tmp_path / FILE).write_bytes(damaged)
-        with pytest.raises(InputError, match=r"content\.npz is damaged .*; make it"):
-            ContentModel.load(tmp_path / FILE, "make it")

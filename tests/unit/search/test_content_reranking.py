@@ -1,12 +1,10 @@
 """Hypotheses re-ranked by a content model: by --content-model, and by model folders."""
 
-import itertools
 import math
 import random
 
 import pytest
 import reference
-import torch
 from decoding import DICTIONARY, TASK, make_sample, sharpen
 from folders import DECODING, make_folder
 from helpers import make_model
@@ -40,9 +38,9 @@ def model():
     return sharpen(make_model("etads", TASK, share_all_embeddings=False, pointer="soft"))
 
 
-def found(model, terms, documents=DOCUMENTS, **options):
+def found(model, terms, **options):
     generator = SummaryGenerator([model], DICTIONARY, terms=terms, **{**OPTIONS, **options})
-    return generator.generate(None, make_sample(documents))
+    return generator.generate(None, make_sample(DOCUMENTS))
 
 
 def words(hypothesis):
@@ -71,14 +69,10 @@ def test_hypotheses_are_ordered_by_score_expected_rouge_and_consensus(model, con
     assert moved
 
 
-@pytest.mark.parametrize("text, sentences", [
-    ("a b . c ! d", ["a b .", "c !", "d"]),
-    ("a . b <q> c d <q>", ["a . b", "c d"]),
-    ("", []),
-    (". <q> . ", [".", "."]),
-])  # fmt: skip
-def test_sentences_end_at_marks_or_at_final_punctuation(text, sentences):
-    assert split_sentences(text.split()) == [sentence.split() for sentence in sentences]
+def test_sentences_end_at_marks_or_at_final_punctuation():
+    for text, sentences in {"a b . c ! d": "a b .|c !|d", "a . b <q> c d <q>": "a . b|c d", ". <q> . ": ".|."}.items():
+        assert [" ".join(sentence) for sentence in split_sentences(text.split())] == sentences.split("|")
+    assert split_sentences([]) == []
 
 
 def test_subwords_and_marks_are_no_words(content):
@@ -103,14 +97,10 @@ def folder_with(content, path):
     return make_folder(path, decoding=decoding, extra_files={FILE: content}, pointer="soft")[0]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A model folder with a content model of its own, which no extractor needs."""
-    path = tmp_path_factory.mktemp("reranked")
-    return folder_with(content_model(path / FILE, of_extractor=False), path)
-
-
-def test_a_folder_reranks_unless_told_otherwise(folder):
+def test_a_folder_with_a_content_model_that_needs_no_extractor_reranks_unless_told_otherwise(tmp_path):
+    with pytest.raises(InputError, match="needs an extractor's probabilities"):
+        folder_with(content_model(tmp_path / FILE), tmp_path / "refused")
+    folder = folder_with(content_model(tmp_path / FILE, of_extractor=False), tmp_path / "made")
     summarizer = Summarizer.load(folder, device="cpu")
     assert "hypothesis" in summarizer.supported_choose_values
     assert (summarizer.config.decoding["choose"], summarizer.config.decoding["beam"]) == ("hypothesis", 12)
@@ -119,36 +109,22 @@ def test_a_folder_reranks_unless_told_otherwise(folder):
     assert [one.text for one in ranked] == [summarizer.summarize(text).text for text in texts]
     strong = [summarizer.summarize(text, content_weight=1000.0) for text in texts]
     plain = [summarizer.summarize(text, choose="none", beam=12) for text in texts]
-    assert any(one.text != other.text for one, other in itertools.zip_longest(strong, plain))
+    assert [one.text for one in strong] != [one.text for one in plain]
     assert all(one.score > other.score for one, other in zip(strong, plain))
-    with pytest.raises(
-        InputError, match=r"--choose content: .* has no content model for it; choose hypothesis or none"
-    ):
+    with pytest.raises(InputError, match="--choose content"):
         summarizer.summarize(LONG, choose="content")
-    with pytest.raises(InputError, match=r"--content-weight 2.0 has no effect"):
-        summarizer.summarize(LONG, choose="none", content_weight=2.0)
     greedy = summarizer.summarize(LONG, beam=1, choose="none")
     assert summarizer.summarize(LONG, beam=1).text == greedy.text, "the option of a call wins over the folder's choice"
-
-
-def test_the_content_model_of_an_extractor_is_refused(tmp_path):
-    with pytest.raises(InputError, match="needs an extractor's probabilities"):
-        folder_with(content_model(tmp_path / FILE), tmp_path)
 
 
 def test_a_beam_of_one_leaves_nothing_to_choose_from(model, content):
     with pytest.raises(ValueError, match="--beam 1"):
         found(model, [term(content)], beam_size=1)
-    assert torch.is_tensor(found(model, [term(content)], beam_size=2)[0][0]["score"])
-
-
-def text(r, longest=8):
-    return [f"w{r.randint(0, 5)}" for _ in range(r.randint(0, longest))]
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_consensus_is_the_mean_over_the_others(seed):
     r = random.Random(seed)
-    hypotheses = [text(r) for _ in range(6)]
+    hypotheses = [[f"w{r.randint(0, 5)}" for _ in range(r.randint(0, 8))] for _ in range(6)]
     for counts in ([True] * 6, [r.random() < 0.5 for _ in range(6)], [False] * 6):
         assert compute_consensus(hypotheses, counts) == pytest.approx(reference.consensus(hypotheses, counts))

@@ -1,21 +1,26 @@
-"""Declarations of the decoding options, and the one table of refused values and combinations."""
+"""Decoding options: declarations, what is refused by itself or beside others, and what depends on models or batch."""
 
+import inspect
 import math
-from argparse import ArgumentParser
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
-from fairseq import options as fairseq_options
+import torch
+from decoding import DICTIONARY, generate, make_sample, sharpened
+from decoding import options as command_options
+from fairseq import search
 from fairseq.dataclass.configs import GenerationConfig
-from fairseq.dataclass.utils import gen_parser_from_dataclass
+from fairseq.sequence_generator import SequenceGenerator
 from folders import make_folder
 from helpers import make_task
 from omegaconf import OmegaConf
+from scripted import scripted_model
 
 from fairseq_etads import Summarizer
+from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search import options
-from fairseq_etads.search.options import CALL, DECLARED, FOLDER_DEFAULTS, check_decoding_options, combine_options
+from fairseq_etads.search.options import CALL, DECLARED, FOLDER_DEFAULTS, DecodingOptions, combine_options
 from fairseq_etads.summarizer.folder.model_card import set_decoding_defaults
 from fairseq_etads.training.options import SummarizationConfig, check_decoding
 
@@ -42,89 +47,43 @@ def folder(has_pointer=False, **given):
 
 def python(has_pointer=False, **given):
     """The door of SummaryGenerator."""
-    check_decoding_options(given)
+    options.check_decoding_options(given)
 
 
-VALUES = [
-    ({"beam": 0}, "--beam 0: choose 1 or more"),
-    ({"nbest": 0}, "--nbest 0: choose 1 or more"),
-    ({"nbest": 4, "beam": 3}, "--nbest 4: choose at most --beam, which is 3"),
-    ({"min_len": -1}, "--min-len -1: choose 0 or more"),
-    ({"max_len_a": -1.0}, "--max-len-a -1.0: choose 0 or more"),
-    ({"exact_length": -1}, "--exact-length -1: choose 0 or more (0: off)"),
-    ({"min_sentences": -1}, "--min-sentences -1: choose 0 or more (0: off)"),
-    ({"lenpen": 101.0}, "--lenpen 101.0: choose a number from -100 to 100"),
-    ({"lenpen": math.nan}, "--lenpen nan: choose a number"),
-    ({"length_penalty_type": "log"}, '--length-penalty-type "log": choose avg or wu'),
-    ({"length_penalty_beta": -1.0}, "--length-penalty-beta -1.0: choose more than -1"),
-    ({"coverage_penalty": -0.5}, "--coverage-penalty -0.5: choose 0 or more (0: off)"),
-    ({"coverage_penalty_type": "sum"}, '--coverage-penalty-type "sum": choose summary or wu'),
-    ({"no_repeat_ngram_size": -1}, "--no-repeat-ngram-size -1: choose 0 or more (0: off)"),
-    ({"recombine": -1}, "--recombine -1: choose 0 or more (0: off)"),
-    ({"early_stopping": "soon"}, '--early-stopping "soon": choose admissible, heuristic or fairseq'),
-    ({"temperature": 0.0}, "--temperature 0.0: choose more than 0"),
-    ({"temperature": math.inf}, "--temperature inf: choose more than 0"),
-    ({"unkpen": -math.inf}, "--unkpen -inf: choose a number from -1e+06 to inf"),
-    ({"infer_dtype": "fp8"}, '--infer-dtype "fp8": choose fp32, bf16, fp16, int8 or auto'),
-    ({"choose": "best"}, '--choose "best": choose content, extract, hypothesis or none'),
-    ({"choose_words": -1}, "--choose-words -1: choose 0 or more (0: by the training summaries)"),
-    ({"content_weight": 0.0}, "--content-weight 0.0: choose more than 0"),
-    ({"selection_threshold": 1.0}, "--selection-threshold 1.0: choose a number below 1"),
-    ({"selection_factor": 0.0}, "--selection-factor 0.0: choose more than 0"),
-    ({"exact_length": 5, "min_sentences": 2}, "--exact-length 5 does not go with --min-sentences 2: choose one"),
-    ({"exact_length": 5, "match_source_len": True}, "--exact-length 5 does not go with --match-source-len: choose one"),
-    ({"print_alignment": "hard", "replace_unknown": True}, "--print-alignment hard does not go with --replace-unknown"),
+KINDS = ("length_penalty_type", "coverage_penalty_type", "early_stopping", "infer_dtype", "choose")
+VALUES = {  # values that each door refuses
+    **dict.fromkeys(("beam", "nbest"), (0,)),
+    **dict.fromkeys(("min_len", "exact_length", "min_sentences", "no_repeat_ngram_size", "recombine"), (-1,)),
+    **{"max_len_a": (-1.0,), "coverage_penalty": (-0.5,), "choose_words": (-1,), "temperature": (0.0, math.inf)},
+    **{"content_weight": (0.0,), "selection_threshold": (1.0,), "selection_factor": (0.0,)},
+    **{"lenpen": (101.0, math.nan), "length_penalty_beta": (-1.0,), "unkpen": (-math.inf,)},
+    **dict.fromkeys(KINDS, ("x",)),
+}
+TYPES = {"beam": (2.5, True), "coverage_penalty": ("much",), "allow_unk": ("no",), "ngram_ignore_tokens": (3,)}
+"""A command line converts these."""
+OF_CALLS = {"max_len": (0,), "min_len": (10**7,), "coverage_penalty": (math.inf,), "shortlist": ("file",)}
+"""The commands of fairseq accept these."""
+CONTRADICTING = [
+    {"nbest": 4, "beam": 3},
+    {"exact_length": 5, "min_sentences": 2},
+    {"exact_length": 5, "match_source_len": True},
+    {"print_alignment": "hard", "replace_unknown": True},
 ]
-TYPES = [  # a command line converts these
-    ({"beam": 2.5}, "--beam 2.5: choose a whole number"),
-    ({"beam": True}, "--beam True: choose a whole number"),
-    ({"coverage_penalty": "much"}, '--coverage-penalty "much": choose a number'),
-    ({"allow_unk": "no"}, '--allow-unk "no": choose True or False'),
-    ({"ngram_ignore_tokens": 3}, "--ngram-ignore-tokens 3: choose a text"),
-    ({"max_len": "x" * 99}, f'--max-len "{"x" * 56}...: choose a whole number'),
+NO_EFFECT = [  # an option without effect beside others, and an option that gives it one
+    ({"min_len": 5, "exact_length": 9}, None),
+    ({"lenpen": 0.5, "unnormalized": True}, None),
+    ({"length_penalty_beta": 3.0}, {"length_penalty_type": "wu"}),
+    ({"stepwise_coverage_penalty": True}, {"coverage_penalty": 1.0}),
+    ({"ngram_ignore_tokens": "w1"}, {"no_repeat_ngram_size": 3}),
+    ({"allow_unk": True}, {"has_pointer": True}),
+    ({"unkpen": math.inf, "has_pointer": True}, {"allow_unk": True}),
+    ({"choose_words": 30}, {"choose": "content"}),
+    ({"lm_weight": 0.3}, {"lm_path": "lm.pt"}),
+    ({"beam_mt": 2}, None),  # for models that translate
+    ({"shortlist": "file", "score_reference": True}, None),
+    ({"content_model": "file", "sampling": True}, None),
 ]
-OF_CALLS = [  # the commands of fairseq accept these
-    ({"max_len": 0}, "--max-len 0: choose 1 or more"),
-    ({"min_len": 9, "max_len": 4}, "--min-len 9: choose at most --max-len, which is 4"),
-    ({"min_len": 10**7, "max_len": 10**8}, "--min-len 10000000: choose a number of at most 1,000,000"),
-    ({"coverage_penalty": math.inf}, "--coverage-penalty inf: choose a number of at most 1,000,000"),
-    ({"shortlist": "file"}, '--shortlist "file": choose True or False'),
-    ({"bema": 3}, "there is no decoding option bema; did you mean beam? Choose from beam, min_len"),
-    ({"max_len_b": 3}, "there is no decoding option max_len_b; did you mean max_len"),
-]
-NO_EFFECT = [  # an option, the message, and an option that gives it an effect
-    ({"min_len": 5, "exact_length": 9}, "--min-len 5 has no effect with --exact-length 9: choose one", None),
-    ({"lenpen": 0.5, "unnormalized": True}, "--lenpen 0.5 has no effect with --unnormalized: choose one", None),
-    ({"length_penalty_type": "wu", "unnormalized": True}, "has no effect with --unnormalized: choose one", None),
-    ({"length_penalty_beta": 3.0}, "has no effect without --length-penalty-type wu", {"length_penalty_type": "wu"}),
-    ({"coverage_penalty_type": "wu"}, "has no effect without --coverage-penalty", {"coverage_penalty": 1.0}),
-    ({"stepwise_coverage_penalty": True}, "has no effect without --coverage-penalty", {"coverage_penalty": 1.0}),
-    ({"ngram_ignore_tokens": "w1"}, "without --no-repeat-ngram-size", {"no_repeat_ngram_size": 3}),
-    ({"allow_unk": True}, "--allow-unk has no effect without a model with --pointer", {"has_pointer": True}),
-    ({"unkpen": math.inf, "has_pointer": True}, "--unkpen inf has no effect on models with --p", {"allow_unk": True}),
-    ({"choose_words": 30}, "--choose-words 30 has no effect without --choose content", {"choose": "content"}),
-    ({"content_weight": 3.0}, "without --content-model (of a model folder: without --choose hypothesis)", None),
-    ({"content_weight": 3.0}, "--content-weight 3.0 has no effect without", {"content_model": "file"}),
-    ({"selection_threshold": 0.5}, "has no effect without --selection", {"selection": "folder"}),
-    ({"selection_factor": 3.0}, "has no effect without --selection", {"selection": "folder"}),
-    ({"lm_weight": 0.3}, "--lm-weight 0.3 has no effect without --lm-path", {"lm_path": "lm.pt"}),
-    ({"diverse_beam_strength": 0.7}, "without --diverse-beam-groups", {"diverse_beam_groups": 2}),
-    ({"retain_dropout_modules": ["X"]}, "without --retain-dropout", {"retain_dropout": True}),
-    ({"iter_decode_max_iter": 3}, "it is for models that do not write from left to right", None),
-    ({"print_step": True}, "it is for models that do not write from left to right", None),
-    ({"beam_mt": 2}, "--beam-mt 2 has no effect on this project's models: it is for models that translate", None),
-    *(
-        ({name: value, "score_reference": True}, "has no effect with --score-reference: choose one", None)
-        for name, value in (("extractive_weights", "release"), ("recombine", 2), ("content_model", "file"))
-    ),
-    ({"shortlist": "file", "score_reference": True}, "--shortlist file has no effect with --score-reference", None),
-    ({"selection": "folder", "score_reference": True}, "--selection folder has no effect with --score-reference", None),
-    ({"content_model": "file", "sampling": True}, "--content-model file has no effect with --sampling", None),
-]
-NO_EFFECT_IN_CALLS = [
-    ({"max_len": 9, "exact_length": 5}, "--max-len 9 has no effect with --exact-length 5: choose one"),
-    ({"max_len_a": 0.5, "exact_length": 5}, "--max-len-a 0.5 has no effect with --exact-length 5: choose one"),
-]
+NO_EFFECT_IN_CALLS = [{"max_len": 9, "exact_length": 5}, {"max_len_a": 0.5, "exact_length": 5}]
 
 
 def doors(given, *among):
@@ -134,13 +93,18 @@ def doors(given, *among):
     return [door for door in among if (in_calls if door in (call, folder) else of_fairseq or door is python)]
 
 
+def each(table):
+    return [{name: value} for name, values in table.items() for value in values]
+
+
 REFUSALS = [
-    *((door, given, words) for given, words in VALUES for door in doors(given, command, call, folder, python)),
-    *((door, given, words) for given, words in TYPES for door in (call, folder, python)),
-    *((door, given, words) for given, words in OF_CALLS for door in (call, folder)),
-    *((door, given, words) for given, words, _ in NO_EFFECT for door in doors(given, command, call)),
-    *((call, given, words) for given, words in NO_EFFECT_IN_CALLS),
-    (python, {"print_alignment": "firm"}, '--print-alignment "firm": choose hard or soft'),
+    *((door, given, "choose") for given in each(VALUES) for door in doors(given, command, call, folder, python)),
+    *((door, given, "choose") for given in each(TYPES) for door in (call, folder, python)),
+    *((door, given, "choose") for given in [*each(OF_CALLS), {"min_len": 9, "max_len": 4}] for door in (call, folder)),
+    *((door, given, "choose") for given in CONTRADICTING for door in doors(given, command, call, folder, python)),
+    *((door, given, "has no effect") for given, _ in NO_EFFECT for door in doors(given, command, call)),
+    *((call, given, "has no effect") for given in NO_EFFECT_IN_CALLS),
+    (python, {"print_alignment": "firm"}, "choose"),
 ]
 
 
@@ -148,13 +112,30 @@ REFUSALS = [
 def test_what_is_refused(door, given, words):
     with pytest.raises(ValueError) as error:
         door(**given)
-    assert words in str(error.value)
+    assert options.format_option_name(next(iter(given))) in str(error.value) and words in str(error.value)
 
 
-@pytest.mark.parametrize("given, other", [(given, other) for given, _, other in NO_EFFECT if other], ids=str)
-def test_what_is_accepted_with_the_option_that_it_needs(given, other):
-    for door in doors({**given, **other}, command, call):
-        door(**{**given, **other})
+def test_the_name_that_was_meant_and_the_beginning_of_a_long_value_are_told():
+    for name, meant in (("bema", "beam"), ("max_len_b", "max_len")):
+        with pytest.raises(ValueError, match=f"no decoding option {name}; did you mean {meant}"):
+            call(**{name: 3})
+    with pytest.raises(ValueError, match=f'--max-len "{"x" * 56}...: choose a whole number'):
+        call(max_len="x" * 99)
+
+
+def test_what_is_accepted_with_the_option_that_it_needs_or_by_some_doors():
+    for given, other in NO_EFFECT:
+        together = {**given, **(other or {})}
+        for door in [*doors(given, folder), *(doors(together, command, call) if other else [])]:
+            door(**(given if door is folder else together))
+    command(max_len=300, exact_length=5)
+    command(max_len=0, max_len_a=1.5)
+    for door in (command, call):
+        for given in ({"unkpen": math.inf}, {"beam": 1}, {"min_len": 0}, {"lenpen": -100.0}, {"lenpen": 100.0}):
+            door(**given)
+    call(max_len=1)
+    for has_pointer in (False, True):
+        command(has_pointer=has_pointer)
 
 
 def test_another_choice_than_the_folders_has_its_own_defaults():
@@ -166,50 +147,19 @@ def test_another_choice_than_the_folders_has_its_own_defaults():
     assert (given.beam, given.choose_words) == (8, 50)
 
 
-def test_what_the_commands_of_fairseq_and_folders_accept():
-    command(max_len=300, exact_length=5)
-    command(max_len=0, max_len_a=1.5)
-    command(unkpen=math.inf)
-    call(unkpen=math.inf)
-    for given, *_ in NO_EFFECT:
-        if folder in doors(given, folder):
-            folder(**given)
-    command()
-    command(has_pointer=True)
-
-
-def test_declarations_name_what_exists():
-    names = {*DECLARED, "lm_path", "diverse_beam_groups", "retain_dropout", "score_reference", "sampling"}
-    known = {options.POINTER, options.NO_POINTER, *map(options.format_option_name, names)}
-    with_values = {name: option.metadata.get("choices", ()) for name, option in DECLARED.items()}
-    known |= {
-        f"{options.format_option_name(name)} {value}" for name, choices in with_values.items() for value in choices
-    }
+def test_declarations_name_what_exists_and_their_values_are_valid():
+    known = {options.POINTER, options.NO_POINTER}
+    for name in (*DECLARED, "lm_path", "diverse_beam_groups", "retain_dropout", "score_reference", "sampling"):
+        choices = DECLARED[name].metadata.get("choices", ()) if name in DECLARED else ()
+        known |= {f"{options.format_option_name(name)} {value}".strip() for value in ("", *choices)}
     for name, option in DECLARED.items():
         metadata = option.metadata
         assert {*metadata.get("needs", ()), *metadata.get("excludes", ())} <= known
-        check_decoding_options({name: option.default})
+        python(**{name: option.default})
         for value in metadata.get("tuned", ()):
-            check_decoding_options({name: value}, in_call=True)
+            options.check_decoding_options({name: value}, in_call=True)
         declared = OF_FAIRSEQ.get(metadata.get("fairseq", name))
         assert metadata["of"] != "fairseq" or option.default == declared or name == "print_alignment", name
-
-
-def test_fairseqs_command_line_has_them_with_their_choices(capsys):
-    parser = ArgumentParser()
-    gen_parser_from_dataclass(parser, SummarizationConfig())
-    actions = {action.dest: action for action in parser._actions}
-    for name, option in DECLARED.items():
-        if option.metadata["of"] == "task":
-            action = actions[name]
-            assert (action.default, action.help) == (option.default, option.metadata["help"])
-            assert tuple(action.choices or ()) == option.metadata.get("choices", ())
-        else:
-            assert name not in actions
-    with pytest.raises(SystemExit):
-        parser = fairseq_options.get_generation_parser(default_task="summarization")
-        fairseq_options.parse_args_and_arch(parser, ["DATA", "--path", "model.pt", "--early-stopping", "soon"])
-    assert "'admissible', 'heuristic', 'fairseq'" in capsys.readouterr().err
 
 
 def test_a_call_is_refused_an_option_that_only_its_folder_may_have(tmp_path):
@@ -223,3 +173,104 @@ def test_a_call_is_refused_an_option_that_only_its_folder_may_have(tmp_path):
         summarizer.summarize("w1", unkpen=3.0)
     summarizer.summarize("w1", unkpen=math.inf, allow_unk=True)
     summarizer.summarize("w1", coverage_penalty=1.0)
+
+
+def test_fairseqs_arguments_are_where_fairseq_has_them():
+    theirs = inspect.signature(SequenceGenerator).parameters
+    ours = inspect.signature(SummaryGenerator).parameters
+    positional = [parameter for parameter in ours.values() if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
+    assert [(p.name, p.default) for p in positional] == [(p.name, p.default) for p in theirs.values()]
+
+
+def test_an_argument_that_does_not_exist_is_refused():
+    with pytest.raises(TypeError, match="SummaryGenerator has no argument converage_penalty, lenpen; choose from"):
+        SummaryGenerator([scripted_model(DICTIONARY)], DICTIONARY, converage_penalty=1.0, lenpen=2.0)
+
+
+def test_every_argument_of_fairseqs_generator_reaches_its_option():
+    given = {"max_len_a": 0.5, "min_len": 2, "temperature": 1.5, "no_repeat_ngram_size": 3, "lm_weight": 0.2}
+    given.update(
+        match_source_len=True, tokens_to_suppress=("w1",), allow_unk=True, recombine=4, early_stopping="heuristic"
+    )
+    renamed = {"beam_size": 3, "max_len_b": 9, "max_len": 30, "len_penalty": 0.9, "unk_penalty": 0.3}
+    renamed.update(normalize_scores=False, replace_unk=True)
+    found = SummaryGenerator([sharpened(pointer="soft")], DICTIONARY, **renamed, **given).options
+    wanted = {"beam": 3, "max_len": 9, "positions": 30, "lenpen": 0.9, "unkpen": 0.3, "unnormalized": True}
+    assert found == DecodingOptions(**wanted, replace_unknown=True, **given)
+
+
+def test_options_of_the_task_reach_the_search():
+    """Everything that the command line has, except files, which the task reads itself."""
+    selecting = {"selection_threshold": 0.3, "selection_factor": 1.5, "min_sentences": 2}
+    changed = {"exact_length": 4, "length_penalty_type": "wu", "length_penalty_beta": 3.0, "coverage_penalty": 0.5}
+    changed.update(coverage_penalty_type="wu", stepwise_coverage_penalty=True, ngram_ignore_tokens="w1 w2", recombine=4)
+    changed.update(extractive_weights="1,0,0,0,-1", early_stopping="heuristic", allow_unk=True, replace_unknown=True)
+    changed.update(infer_dtype="bf16")
+    assert {*changed, *selecting, "selection", "shortlist", "content_model", "content_weight"} == TASK & set(DECLARED)
+    for given, task in (
+        (selecting, make_task(mark=True, selection="folder", **selecting)),
+        (changed, make_task(**changed)),  # these do not go with all the others
+    ):
+        asked = command_options(nbest=2, no_repeat_ngram_size=3)
+        found = task.build_generator([sharpened(pointer="soft")], asked).options
+        assert {name: getattr(found, name) for name in given} == given
+    default = make_task().build_generator([sharpened()], command_options()).options
+    plain = DecodingOptions(beam=3, max_len=6, keep_attention=False, max_len_per_document=True, lm_weight=1.0)
+    assert default == replace(plain, early_stopping="fairseq", positions=default.positions)
+
+
+def test_what_is_left_to_the_models():
+    """A pointer need not write unknown words; attention is kept where it is used."""
+    copying, plain = sharpened(pointer="soft"), sharpened()
+
+    def filled(*models, **options):
+        return SummaryGenerator(list(models), DICTIONARY, **options).options
+
+    assert filled(plain, unk_penalty=0.5).unkpen == filled(copying, unk_penalty=0.5, allow_unk=True).unkpen == 0.5
+    assert filled(plain, copying, unk_penalty=0.5).unkpen == math.inf
+    assert filled(plain, beam_size=1000).beam == len(DICTIONARY) - 1
+    assert filled(plain, scripted_model(DICTIONARY)).positions == 60
+    assert filled(plain, max_len=7).positions == 7
+    for needs_attention in ({"replace_unk": True}, {"print_alignment": "hard"}):
+        assert filled(plain, keep_attention=False, **needs_attention).keep_attention
+    assert not filled(plain, keep_attention=False).keep_attention
+
+
+SAMPLING = {"search_strategy": search.Sampling(DICTIONARY)}
+
+
+@pytest.mark.parametrize(
+    "refused, options",
+    [
+        ("--min-len 9", {"min_len": 9, "max_len_b": 4}),
+        ("--min-len 0", {"max_len_b": -1, "min_len": 0}),
+        ("--exact-length 101", {"exact_length": 101}),
+        ('tokens_to_suppress "</s>"', {"tokens_to_suppress": ["</s>"]}),
+        ('tokens_to_suppress "nowhere"', {"tokens_to_suppress": ["nowhere"]}),
+        ('--ngram-ignore-tokens "nowhere"', {"no_repeat_ngram_size": 2, "ngram_ignore_tokens": ["nowhere"]}),
+        ("--sampling-topk 45", {"search_strategy": search.Sampling(DICTIONARY, 45)}),
+        ("--diverse-beam-groups 3", {"search_strategy": search.DiverseBeamSearch(DICTIONARY, 3, 0.5), "beam_size": 4}),
+        ('--constraints "any"', {"search_strategy": search.LexicallyConstrainedBeamSearch(DICTIONARY, "any")}),
+        ("copied_positions", {"copied_positions": True}),
+        ("--early-stopping admissible", {"early_stopping": "admissible", **SAMPLING}),
+        ("--stepwise-cov", {"coverage_penalty": 1.0, "stepwise_coverage_penalty": True, **SAMPLING}),
+    ],
+)
+def test_options_that_do_not_fit_model_or_search_are_refused(refused, options):
+    with pytest.raises(ValueError, match=refused):
+        SummaryGenerator([sharpened()], DICTIONARY, **options)
+
+
+def test_options_that_do_not_fit_the_batch_are_refused(documents):
+    def refuse(option, model, documents, prefix=None, **options):
+        with pytest.raises(ValueError, match=option):
+            generate(SummaryGenerator, [model], make_sample(documents), options, prefix_tokens=prefix)
+
+    refuse("--min-len 9", sharpened(), [[5, 6, 7]], min_len=9, max_len_a=1.0, max_len_b=0)
+    refuse("--match-source-len: a document has 120 tokens", sharpened(), [[5] * 119], match_source_len=True)
+    refuse("--prefix-size", sharpened(), [[5]], torch.tensor([[5, 6, 7]]), max_len_b=2)
+    scripted = scripted_model(DICTIONARY)
+    refuse("--infer-dtype bf16", scripted, documents, infer_dtype="bf16")
+    forward = scripted.decoder.forward
+    scripted.decoder.forward = lambda *a, **k: (forward(*a, **k)[0], {"attn": [None]})
+    refuse("--coverage-penalty", scripted, documents, coverage_penalty=1.0)

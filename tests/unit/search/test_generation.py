@@ -9,6 +9,7 @@ import torch
 from decoding import DICTIONARY, assert_same, generate, make_sample, sharpened
 from fairseq import search
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
+from fairseq.token_generation_constraints import pack_constraints
 from helpers import EOS, PAD
 from scripted import scripted_model
 
@@ -26,10 +27,8 @@ SETTINGS = [
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_without_options_it_returns_what_fairseq_returns(settings, documents):
-    for model in (
-        sharpened(),
-        *(scripted_model(DICTIONARY, seed, end=end) for seed, end in enumerate((-2.0, 0.0, 3.0))),
-    ):
+    scripted = [scripted_model(DICTIONARY, seed, end=end) for seed, end in enumerate((-2.0, 0.0, 3.0))]
+    for model in (sharpened(), *scripted):
         for left in (False, True):
             sample = make_sample(documents, left=left)
             want = generate(SequenceGenerator, [model], sample, settings)
@@ -37,9 +36,7 @@ def test_without_options_it_returns_what_fairseq_returns(settings, documents):
 
 
 class _EndsEnd:
-    """fairseq's search class, but finished hypotheses have no continuation; fairseq allows some with an end symbol
-    inside.
-    """
+    """fairseq's search class, but finished hypotheses have no continuation, which fairseq allows."""
 
     def step(self, step, lprobs, scores, prev_output_tokens=None, original_batch_idxs=None):
         if step:
@@ -68,15 +65,14 @@ STRATEGIES = {
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_fairseqs_search_classes_work(name, documents):
-    settings = {"beam_size": 4, "max_len_b": 8, "search_strategy": STRATEGIES[name]}
+    settings, sample = {"beam_size": 4, "max_len_b": 8, "search_strategy": STRATEGIES[name]}, make_sample(documents)
     fairseqs = {
         "diverse beams": lambda: _DiverseBeams(DICTIONARY, 2, 0.5),
         "allowed words": lambda: _AllowedWords(DICTIONARY, lambda _, sent: [EOS, 5, 6, 7, 8, 9]),
     }
+    theirs = {**settings, "search_strategy": fairseqs.get(name, STRATEGIES[name])}
     for model in (sharpened("etads"), scripted_model(DICTIONARY)):
-        sample = make_sample(documents)
-        strategy = fairseqs.get(name, STRATEGIES[name])
-        want = generate(SequenceGenerator, [model], sample, {**settings, "search_strategy": strategy})
+        want = generate(SequenceGenerator, [model], sample, theirs)
         assert_same(generate(SummaryGenerator, [model], sample, settings), want)
 
 
@@ -89,40 +85,32 @@ def test_the_greatest_length_is_the_documents_own_or_of_the_batch(early_stopping
         assert [len(row[0]["tokens"]) - 1 for row in found] == lengths
 
 
-def test_words_to_include(documents):
-    from fairseq.token_generation_constraints import pack_constraints
+def with_constraints(order):
+    return {"search_strategy": lambda: search.LexicallyConstrainedBeamSearch(DICTIONARY, order), "max_len_b": 8}
 
+
+def test_words_to_include(documents):
     constraints = pack_constraints([[torch.tensor([6, 7])], [], [torch.tensor([9])], [torch.tensor([5])], []])
-    strategy = {"search_strategy": lambda: search.LexicallyConstrainedBeamSearch(DICTIONARY, "ordered")}
-    settings = {"beam_size": 4, "max_len_b": 8, **strategy}
-    model = scripted_model(DICTIONARY)
+    model, sample, settings = scripted_model(DICTIONARY), make_sample(documents), with_constraints("ordered")
     got, want = (
-        generate(cls, [model], make_sample(documents), settings, constraints=constraints)
+        generate(cls, [model], sample, {"beam_size": 4, **settings}, constraints=constraints)
         for cls in (SummaryGenerator, SequenceGenerator)
     )
     # fairseq loses a hypothesis, because impossible extensions with more of the required words take its place
     assert [len(row) >= len(other) for row, other in zip(got, want)] == [True] * 5 and len(got[0]) > len(want[0])
     assert_same([mine[: len(other)] for mine, other in zip(got, want)], want)
     with pytest.raises(NotImplementedError, match="BeamSearch does not support constraints"):
-        generate(SummaryGenerator, [model], make_sample(documents), {}, constraints=constraints)
+        generate(SummaryGenerator, [model], sample, {}, constraints=constraints)
 
 
 @pytest.mark.parametrize("order", ["ordered", "unordered"])
 @pytest.mark.parametrize("beam", [1, 2, 5])
 def test_words_to_include_come_after_a_prefix(beam, order, documents):
     """Within the prefix, the required words have probability 0."""
-    from fairseq.token_generation_constraints import pack_constraints
-
-    required, prefix = [[torch.tensor([9, 12]), torch.tensor([11])], []], [[5, 8, 6], [7, PAD, PAD]]
-    strategy = {"search_strategy": lambda: search.LexicallyConstrainedBeamSearch(DICTIONARY, order)}
-    found, free = generate(
-        SummaryGenerator,
-        [sharpened()],
-        make_sample(documents[:2]),
-        {"beam_size": beam, "max_len_b": 9, **strategy},
-        prefix_tokens=torch.tensor(prefix),
-        constraints=pack_constraints(required),
-    )
+    prefix, required = [[5, 8, 6], [7, PAD, PAD]], [[torch.tensor([9, 12]), torch.tensor([11])], []]
+    sample, settings = make_sample(documents[:2]), {"beam_size": beam, **with_constraints(order)}
+    given = {"prefix_tokens": torch.tensor(prefix), "constraints": pack_constraints(required)}
+    found, free = generate(SummaryGenerator, [sharpened()], sample, settings, **given)
     words = found[0]["tokens"].tolist()
     assert words[:3] == prefix[0] and "9, 12" in str(words) and 11 in words
     assert free[0]["tokens"][0] == 7 and all(row[0]["score"].isfinite() for row in (found, free))
@@ -132,11 +120,11 @@ def test_a_narrower_member_gives_the_rest_no_probability(documents):
     narrow = scripted_model(DICTIONARY)
     narrow.decoder.table = narrow.decoder.table[:, :30]
     wide = scripted_model(DICTIONARY, seed=1)
-    sample = make_sample(documents)
-    both = generate(SummaryGenerator, [narrow, wide], sample, {"beam_size": 3, "max_len_b": 6})
+    sample, settings = make_sample(documents), {"beam_size": 3, "max_len_b": 6}
+    both = generate(SummaryGenerator, [narrow, wide], sample, settings)
     filled = copy.deepcopy(narrow)
     filled.decoder.table = torch.nn.functional.pad(narrow.decoder.table, (0, 14), value=-1e9)
-    assert_same(both, generate(SummaryGenerator, [filled, wide], sample, {"beam_size": 3, "max_len_b": 6}))
+    assert_same(both, generate(SummaryGenerator, [filled, wide], sample, settings))
     alone = generate(SummaryGenerator, [narrow], sample, {"beam_size": 43, "max_len_b": 3})
     assert max(max(h["tokens"].tolist()) for row in alone for h in row) < 30
     assert len(alone[0]) == 29, "the distribution is narrower than the dictionary, and with it the beam"
@@ -146,26 +134,19 @@ def test_a_narrower_member_gives_the_rest_no_probability(documents):
 def test_alignments(kind, documents):
     settings = {"beam_size": 2, "max_len_b": 7}
     model, sample = sharpened(), make_sample(documents)
-    generator = SequenceGeneratorWithAlignment([model], DICTIONARY, print_alignment=kind, **settings)
-    want = generator.generate([model], sample)
-    got = SummaryGenerator([model], DICTIONARY, print_alignment=kind, **settings).generate([model], sample)
+    got, want = (
+        generate(cls, [model], sample, {"print_alignment": kind, **settings})
+        for cls in (SummaryGenerator, SequenceGeneratorWithAlignment)
+    )
     for mine, other in zip(itertools.chain(*got), itertools.chain(*want)):
         pairs = [[[float(x) for x in pair] for pair in h["alignment"]] for h in (mine, other)]
         torch.testing.assert_close(torch.tensor(pairs[0]), torch.tensor(pairs[1]), rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    "strategy",
-    [
-        lambda: search.Sampling(DICTIONARY),
-        lambda: search.Sampling(DICTIONARY, sampling_topk=5),
-        lambda: search.Sampling(DICTIONARY, sampling_topp=0.8),
-        lambda: SamplingWithGreedyHypothesis(DICTIONARY),
-    ],
-    ids=["all", "top-k", "top-p", "greedy"],
-)
-def test_a_word_of_a_tiny_probability_is_drawn_if_nothing_else_is_allowed(strategy):
+@pytest.mark.parametrize("name", ["sampling", "top-k sampling", "top-p sampling", "greedy"])
+def test_a_word_of_a_tiny_probability_is_drawn_if_nothing_else_is_allowed(name):
     """At the maximum length only the end is allowed, and here its probability is 0 in float32."""
+    strategy = {**STRATEGIES, "greedy": lambda: SamplingWithGreedyHypothesis(DICTIONARY)}[name]
     options = {"beam_size": 2, "max_len_b": 4, "temperature": 0.02, "search_strategy": strategy}
     found = generate(SummaryGenerator, [sharpened()], make_sample([[5, 6, 7], [8]]), options)
     scores = torch.stack([hypothesis["positional_scores"][-1] for row in found for hypothesis in row[1:]])

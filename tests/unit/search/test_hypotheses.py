@@ -1,4 +1,4 @@
-"""Finished hypotheses, best extensions, compared with loops, and the post-processing of results made by hand."""
+"""Finished hypotheses and recombined extensions, compared with loops; unknown words replaced by hand."""
 
 import math
 
@@ -19,16 +19,12 @@ from fairseq_etads.search.search_rules import SpecialTokens
 CPU, NONE = torch.device("cpu"), -math.inf
 
 
-def generator_of(seed):
-    return torch.Generator().manual_seed(seed)
-
-
 @pytest.mark.parametrize(
     "documents,beam,width,k", [(3, 4, 5003, 20), (2, 1, 1024, 1), (2, 1, 1023, 1), (1, 3, 40, 6), (1, 1, 300, 20)]
 )
 def test_the_largest_values_are_found_in_blocks(documents, beam, width, k):
     """1,024 words are eight blocks, the fewest that are searched for one value; 1,023 are sorted directly."""
-    generator = generator_of(0)
+    generator = torch.Generator().manual_seed(0)
     x = torch.randn(documents, beam, width, generator=generator).round(decimals=3)
     offset = torch.randn(documents, beam, 1, generator=generator)
     with torch.device("meta"):  # tensors are not created on the default device
@@ -38,43 +34,12 @@ def test_the_largest_values_are_found_in_blocks(documents, beam, width, k):
     torch.testing.assert_close((x + offset).flatten(1).gather(1, index), want, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("costs", [None, (0.0, 3.0, 0.5), (0.0, math.inf, 0.5)])
-@pytest.mark.parametrize("width", [9, 3000])
-def test_the_best_extensions_are_those_of_a_loop(costs, width):
-    generator = generator_of(1)
-    lprobs = torch.randn(4, 3, width, generator=generator)
-    lprobs[0, :, 4:] = lprobs[1] = NONE
-    before = torch.randn(4, 3, generator=generator)
-    cost = None if costs is None else torch.tensor(costs).expand(4, 3)
-    found = find_best_extensions(lprobs, before, 6, cost)
-    for document in range(4):
-        candidates = [
-            (
-                float(before[document, beam] - (0.0 if costs is None else costs[beam]) + lprobs[document, beam, word]),
-                float(before[document, beam] + lprobs[document, beam, word]),
-                word,
-                beam,
-            )
-            for beam in range(3)
-            for word in range(width)
-            if lprobs[document, beam, word] > NONE and (costs is None or costs[beam] < math.inf)
-        ]
-        best = sorted(candidates, reverse=True)[:6]
-        columns = [column[document].tolist() for column in found]
-        assert list(zip(*columns))[: len(best)] == [
-            (pytest.approx(score, abs=1e-5), pytest.approx(log_prob, abs=1e-5), word, beam)
-            for score, log_prob, word, beam in best
-        ]
-        for scores in columns[:2]:
-            assert scores[len(best) :] == [NONE] * (6 - len(best))
-
-
 @pytest.mark.parametrize("words", [1, 2, 3])
 @pytest.mark.parametrize("seed", range(4))
 def test_recombined_extensions_are_those_of_a_loop(words, seed):
     """Of the extensions with the same last words only the best is kept, but all that end are."""
     documents, beam, width, count = 5, 4, 6, 8
-    generator = generator_of(seed)
+    generator = torch.Generator().manual_seed(seed)
     lprobs = torch.randn(documents, beam, width, generator=generator)
     lprobs[0, :, 4:] = NONE
     lprobs[1, :, EOS] += 3
@@ -125,40 +90,30 @@ def test_impossible_hypotheses_are_results(score, by_score):
 
 
 UNK = 3
-DICTIONARY = make_dictionary()
+DICTIONARY = make_dictionary(tail=1)
 SPECIAL = SpecialTokens.from_dictionary(DICTIONARY, DecodingOptions())
 
 
-def result(tokens, attention):
-    """One hypothesis; ``attention`` has a row for each token of the summary."""
-    return [{"tokens": torch.tensor(tokens), "attention": torch.tensor(attention).t()}]
+def replaced(source, tokens, attention, source_dictionary=DICTIONARY, target_dictionary=DICTIONARY):
+    """Words and alignment of a hypothesis; ``attention`` has a row for each of its tokens."""
+    hypothesis = {"tokens": torch.tensor(tokens), "attention": torch.tensor(attention).t()}
+    replace_unknown_words([[hypothesis]], torch.tensor([source]), SPECIAL, source_dictionary, target_dictionary)
+    return hypothesis["tokens"].tolist(), hypothesis["alignment"].tolist()
 
 
 @pytest.mark.parametrize("padding", [0, 2])
 def test_unknown_words_become_the_most_attended_known_one(padding):
     """The unknown word and the end symbol are never chosen, and positions do not count padding."""
-    source = torch.tensor([[PAD] * padding + [UNK, 7, 8, EOS]])
     rows = [[0.6, 0.1, 0.2, 0.1], [0.1, 0.2, 0.1, 0.6], [0.2, 0.2, 0.5, 0.1]]
-    results = [result([UNK, 9, EOS], [[0.0] * padding + row for row in rows])]
-    replace_unknown_words(results, source, SPECIAL, DICTIONARY, DICTIONARY)
-    assert results[0][0]["tokens"].tolist() == [8, 9, EOS]
-    assert results[0][0]["alignment"].tolist() == [2, 1, 2]
-
-
-def test_a_source_without_known_words_leaves_the_summary_as_it_is():
-    results = [result([UNK, EOS], [[0.2, 0.8], [0.5, 0.5]])]
-    replace_unknown_words(results, torch.tensor([[UNK, EOS]]), SPECIAL, DICTIONARY, DICTIONARY)
-    assert results[0][0]["tokens"].tolist() == [UNK, EOS]
-    assert results[0][0]["alignment"].tolist() == [0, 0]
+    attention = [[0.0] * padding + row for row in rows]
+    assert replaced([PAD] * padding + [UNK, 7, 8, EOS], [UNK, 9, EOS], attention) == ([8, 9, EOS], [2, 1, 2])
+    assert replaced([UNK, EOS], [UNK, EOS], [[0.2, 0.8], [0.5, 0.5]]) == ([UNK, EOS], [0, 0]), "there is none"
 
 
 def test_words_change_their_dictionary_or_are_only_aligned():
-    source_dictionary, target_dictionary = make_dictionary(tail=1), make_dictionary(words=5)
-    source = torch.tensor([[44, 6, EOS]])  # "rare0", and a word that both have
+    target, source = make_dictionary(words=5), [44, 6, EOS]  # "rare0", and a word that both have
     attention = [[0.9, 0.1, 0.0], [0.1, 0.9, 0.0], [0.0, 0.0, 1.0]]
-    replaced, aligned = [result([UNK, UNK, EOS], attention)], [result([UNK, UNK, EOS], attention)]
-    replace_unknown_words(replaced, source, SPECIAL, source_dictionary, target_dictionary)
-    assert target_dictionary.string(replaced[0][0]["tokens"]) == "rare0 w2"
-    replace_unknown_words(aligned, source, SPECIAL, None, target_dictionary)
-    assert aligned[0][0]["tokens"].tolist() == [UNK, UNK, EOS]
-    assert aligned[0][0]["alignment"].tolist()[:2] == [0, 1]
+    tokens, _ = replaced(source, [UNK, UNK, EOS], attention, target_dictionary=target)
+    assert target.string(torch.tensor(tokens)) == "rare0 w2"
+    tokens, alignment = replaced(source, [UNK, UNK, EOS], attention, None)
+    assert tokens == [UNK, UNK, EOS] and alignment[:2] == [0, 1]

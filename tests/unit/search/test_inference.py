@@ -1,6 +1,6 @@
-"""Copies for inference: training is not affected, dtypes, and copies that follow the model."""
+"""Copies for inference: training is not affected, copies follow the model, data types, and 8-bit products."""
 
-from collections import Counter
+import math
 
 import pytest
 import torch
@@ -12,9 +12,8 @@ from recurrent import recurrent, recurrent_task
 
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.kernels import operators
-from fairseq_etads.kernels.beam_state import BeamState
-from fairseq_etads.kernels.operators import can_pack_weights
-from fairseq_etads.layers.encoder import SELF_ATTENTION_INPUTS
+from fairseq_etads.kernels.linear import BlockedOutputProjection, Int8Linear
+from fairseq_etads.search import inference
 from fairseq_etads.search.inference import InferenceModel
 
 
@@ -36,9 +35,11 @@ def test_training_is_not_touched(documents):
         return [*model.parameters(), *model.buffers()]
 
     def use(model):
+        before = torch.random.get_rng_state()
         for infer_dtype in (None, "bf16", "int8"):
             generator = SummaryGenerator([model], DICTIONARY, 3, max_len_b=5, infer_dtype=infer_dtype)
             generator.generate([model], sample)
+        assert torch.equal(torch.random.get_rng_state(), before), "a copy draws no random numbers"
 
     for got, want in zip(train(use), train(lambda model: None)):
         torch.testing.assert_close(got, want, rtol=0, atol=0)
@@ -58,30 +59,29 @@ def test_inference_mode_may_begin_and_end_between_searches(loads_inside, infer_d
             assert_same(generator.generate(None, sample), want)
 
 
-def family(name):
-    """A model of each kind of output layer, and its task."""
-    if name == "pg_coverage":
-        task = recurrent_task()
-        return recurrent(name, task), task
-    if name in ("plain", "soft", "tied"):
-        task = conv_task()
-        return conv(name, task, sharp=False), task
-    bounded = {"target_words": 20} if name == "bounded" else {}  # fewer words can be generated than the table has
-    task = make_task(mark=True, **bounded)
-    options = {"output_bias": True} if name in ("biased", "bounded") else {"share_all_embeddings": False}
-    return make_model("etads" if options.get("output_bias") else name, task, **options), task
+TABLES = {"share_all_embeddings": False}
+FAMILIES = {  # models of each kind of output layer, and their tasks
+    "etads": lambda: (make_model("etads", TASK, **TABLES), TASK),
+    "aggregation_transformer": lambda: (make_model("aggregation_transformer", TASK, **TABLES), TASK),
+    "biased": lambda: (make_model("etads", TASK, output_bias=True), TASK),
+    # fewer words can be generated than the table has
+    "bounded": lambda: (make_model("etads", BOUNDED, output_bias=True), BOUNDED),
+    "pg_coverage": lambda: (recurrent("pg_coverage", RECURRENT), RECURRENT),
+    "plain": lambda: (conv("plain", CONV, sharp=False), CONV),
+    "soft": lambda: (conv("soft", CONV, sharp=False), CONV),
+    "tied": lambda: (conv("tied", CONV, sharp=False), CONV),
+}
+BOUNDED, RECURRENT, CONV = make_task(mark=True, target_words=20), recurrent_task(), conv_task()
 
 
 @pytest.mark.parametrize("infer_dtype, error", [(None, 1e-4), ("fp32", 1e-4), ("bf16", 0.2), ("int8", 0.2)])
-@pytest.mark.parametrize(
-    "name", ["etads", "aggregation_transformer", "biased", "bounded", "pg_coverage", "plain", "soft", "tied"]
-)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_copies_score_a_prefix_as_the_model_does(name, infer_dtype, error, monkeypatch):
     """Also after a step of fairseq's Adam, which no version counter of torch notices, and with computed weights that
     have a gradient history. The output layer is in several blocks of words.
     """
     monkeypatch.setattr("fairseq_etads.kernels.linear.OUTPUT_BLOCK", 16)
-    model, task = family(name)
+    model, task = FAMILIES[name]()
     prefix = torch.tensor([[5, 6, 9, 10], [16, 4, 5, 16]])
     sample = make_sample([[5, 6, 43, 7, 16, 9], [16]])
     before = torch.cat([torch.full((2, 1), DICTIONARY.eos()), prefix[:, :-1]], dim=1)
@@ -101,19 +101,14 @@ def test_copies_score_a_prefix_as_the_model_does(name, infer_dtype, error, monke
 
 
 @pytest.mark.parametrize(
-    "probe, words",
-    [
-        (operators.can_pack_weights, (torch.float32,)),
-        (operators.has_flash_attention, (torch.float32,)),
-        (operators.find_exact_int8_levels, ()),
-        (operators.has_faster_onednn_linear, ()),
-    ],
+    "probe", [operators.can_pack_weights, operators.has_flash_attention, operators.find_exact_int8_levels]
 )
 @pytest.mark.parametrize(
     "inside", [torch.device("meta"), torch.autocast("cpu", dtype=torch.bfloat16), torch.inference_mode()]
 )
-def test_an_answer_about_the_processor_does_not_depend_on_the_first_caller(probe, words, inside):
+def test_an_answer_about_the_processor_does_not_depend_on_the_first_caller(probe, inside):
     """The answer is cached for the process. The first caller may be a model that is built without memory."""
+    words = () if probe is operators.find_exact_int8_levels else (torch.float32,)
     operators.can_pack_weights.cache_clear()  # other probes call it
     outside = probe.__wrapped__(*words)
     operators.can_pack_weights.cache_clear()
@@ -122,29 +117,81 @@ def test_an_answer_about_the_processor_does_not_depend_on_the_first_caller(probe
     operators.can_pack_weights.cache_clear()
 
 
-@torch.no_grad()
-@pytest.mark.parametrize("infer_dtype", ["fp32", "int8"])
-@pytest.mark.parametrize("arch", ["etads", "etads_basic", "es_transformer"])
-def test_queries_keys_and_values_of_the_search_are_one_product(arch, infer_dtype, documents):
-    if not can_pack_weights(torch.float32):
-        pytest.skip("no packed products here")
-    model, calls = sharpened(arch), Counter()
-    model_of_search = InferenceModel(model, infer_dtype)
-    before = torch.random.get_rng_state()
-    copied = model_of_search.get_current_copy()
-    assert torch.equal(torch.random.get_rng_state(), before), "a copy draws no random numbers"
-    for name, module in copied.named_modules():
-        module.register_forward_hook(lambda *_, name=name: calls.update([name]))
-    state = BeamState(len(documents), torch.device("cpu"))
-    sample = make_sample(documents)
-    state.begin_step()
-    copied.decoder(
-        torch.full((len(documents), 1), DICTIONARY.eos()),
-        encoder_out=copied.encoder.forward_torchscript(sample["net_input"]),
-        incremental_state=state,
-    )
-    parts = ["decoder.layers.0.self_attn", *(["encoder.layers.0.self_attn"] if arch != "etads" else [])]
-    for part in parts:
-        assert calls[f"{part}.joint_proj"] == 1
-        assert not any(calls[f"{part}.{name}"] for name in SELF_ATTENTION_INPUTS)
-    assert calls["encoder.layers.0.self_attn.q_proj"] == (arch == "etads"), "focus-attention has its own"
+@pytest.fixture
+def fresh_answers():
+    """Forget results that are cached once per process."""
+    cached = (operators.find_exact_int8_levels, operators.can_pack_weights, inference.find_fastest_cpu_dtype)
+    for function in cached:
+        function.cache_clear()
+    yield
+    for function in cached:
+        function.cache_clear()
+
+
+def as_rounded(x, weight, levels):
+    """The product of weights and inputs rounded to steps of their row's largest, exactly."""
+    scales = [a.abs().amax(1, keepdim=True).double().clamp(min=1e-9) / n for a, n in ((x, levels), (weight, 127))]
+    x, weight = ((a.double() / s).round() * s for a, s in zip((x, weight), scales))
+    return x @ weight.t(), scales[0] * scales[1].t()
+
+
+@pytest.mark.parametrize("levels", operators.INT8_LEVELS)
+@pytest.mark.parametrize("layer", ["plain", "relu", "wide"])
+def test_sums_are_exact_even_of_the_largest_numbers(layer, levels, monkeypatch):
+    """The sum of two 8-bit products exceeds the 16 bits in which processors without VNNI add them."""
+    if levels > (operators.find_exact_int8_levels() or 0):
+        pytest.skip("torch was built without FBGEMM, or this processor has no VNNI")
+    monkeypatch.setattr(cpu, "find_exact_int8_levels", lambda: levels)
+    monkeypatch.setattr("fairseq_etads.kernels.linear.OUTPUT_BLOCK", 16)
+    weights, bias = torch.randn(40, 64), torch.arange(40.0) - 20
+    largest = (torch.full((3, 64), 2.0), torch.full((40, 64), -3.0))
+    none, negative = (torch.zeros(3, 64), torch.zeros(40, 64)), (-torch.rand(3, 64), weights)
+    for x, weight in ((torch.randn(9, 64), weights), largest, none, negative):
+        if layer == "wide":
+            out = BlockedOutputProjection(weight, bias, Int8Linear)(x)
+        else:
+            out = Int8Linear(weight, bias, relu=layer == "relu")(x)
+        exact, step = as_rounded(x, weight, levels)
+        exact = (exact + bias).clamp(min=0 if layer == "relu" else -math.inf)
+        # a number half-way between two steps may be rounded either way
+        assert ((out.double() - exact).abs() <= 130 * step + 1e-5).all()
+
+
+@pytest.mark.usefixtures("fresh_answers")
+def test_as_many_levels_are_used_as_the_processor_adds_exactly(monkeypatch):
+    """Without VNNI, a sum of two products saturates at 16 bits: 2 * 255 * 127 does, 2 * 127 * 127 does not."""
+
+    def add_in_16_bits(x, packed, levels):
+        zero = levels + 1  # inputs are numbers without sign
+        pairs = (((x * levels).round().int() + zero) * 127).unflatten(1, (-1, 2)).sum(2)
+        sums = pairs.clamp(max=2**15 - 1).sum(1, keepdim=True) - zero * 64 * 127
+        return sums.expand(-1, 32) / levels
+
+    def add_exactly(x, packed, levels):
+        return (x * 127).sum(1, keepdim=True).expand(-1, 32)
+
+    def fail(*_):
+        raise RuntimeError("Didn't find engine for operation quantized::linear_prepack")
+
+    monkeypatch.setattr(cpu, "pack_int8", lambda weight, scale: weight)
+    for product, levels in ((add_in_16_bits, 63), (add_exactly, 127), (fail, None)):
+        operators.find_exact_int8_levels.cache_clear()
+        monkeypatch.setattr(cpu, "int8_linear", product)
+        assert operators.find_exact_int8_levels() == levels
+
+
+@pytest.mark.usefixtures("fresh_answers")
+@pytest.mark.parametrize("fastest", ["fp32", "bf16", "int8"])
+def test_auto_takes_the_fastest_format(fastest, monkeypatch):
+    there = {
+        "fp32": True,
+        "bf16": operators.can_pack_weights(torch.bfloat16),
+        "int8": operators.find_exact_int8_levels(),
+    }
+    if not there[fastest]:
+        pytest.skip(f"no fast {fastest} on this processor")
+    seconds = {name: 1.0 if name == fastest else 2.0 for name in there if there[name]}
+    monkeypatch.setattr(inference, "_time_matrix_product_dtypes", lambda outputs, inputs: seconds)
+    block = InferenceModel(sharpened(), "auto").get_current_copy().decoder.output_projection.blocks[0]
+    dtype = "int8" if isinstance(block, Int8Linear) else {torch.float32: "fp32", torch.bfloat16: "bf16"}[block.dtype]
+    assert dtype == fastest

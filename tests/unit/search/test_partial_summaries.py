@@ -6,10 +6,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 from folders import make_folder
+from helpers import make_task
 
 from fairseq_etads import Summarizer
 from fairseq_etads.search.hypotheses import ActiveHypotheses, FinishedHypotheses, find_best_hypotheses
 
+CPU = torch.device("cpu")
 TEXTS = ["w1 w2 New w3 new other w9", "W5 w6 Zebra yak w20", "", "only unknown words here", "w9 w8 " * 20]
 
 
@@ -29,35 +31,25 @@ def watch(summarizer, texts, **decoding):
 
 @pytest.mark.parametrize(
     "decoding",
-    [
-        {},
-        {"beam": 1},
-        {"early_stopping": "fairseq"},
-        {"coverage_penalty": 2.0},
-        {"min_len": 5, "stepwise_coverage_penalty": True, "coverage_penalty": 1.0},
-    ],
+    [{}, {"beam": 1}, {"early_stopping": "fairseq"}, {"stepwise_coverage_penalty": True, "coverage_penalty": 2.0}],
 )
 def test_watching_changes_nothing_and_no_report_is_better_than_the_summary(summarizer, decoding):
     found, seen = watch(summarizer, TEXTS, **decoding)
     assert found == summarizer.summarize(TEXTS, **decoding)
     assert sorted(seen) == [0, 1, 3, 4], "nothing is searched for in an empty text"
     for number, partials in seen.items():
-        ended = [partial for partial in partials if partial.has_ended]
-        assert all(partial.score <= found[number].score + 1e-6 for partial in ended)
-        assert all(partial.text == summarizer._texts.join(partial.tokens) for partial in partials)
-        for partial in partials:
+        for step, partial in enumerate(partials, 1):
+            assert partial.score <= found[number].score + 1e-6 if partial.has_ended else len(partial.tokens) == step
+            assert partial.text == summarizer._texts.join(partial.tokens)
             assert [TEXTS[number][slice(*span)] for span in partial.spans] == TEXTS[number].split()
-        assert [len(p.tokens) for p in partials if not p.has_ended] == [
-            step for step, p in enumerate(partials, 1) if not p.has_ended
-        ]
 
 
 def test_the_best_of_living_and_ended_hypotheses_is_reported():
     """Two documents, rows 1 and 3 of the batch: the second beam leads in one, an ended hypothesis in the other."""
-    live = ActiveHypotheses(2, beam=2, longest=4, start=2, device=torch.device("cpu"), keep_ancestors=False)
+    live = ActiveHypotheses(2, beam=2, longest=4, start=2, device=CPU, keep_ancestors=False)
     live.batch_rows = torch.tensor([1, 3])
     live.tokens[:, :, 1:3] = torch.tensor([[[10, 11], [12, 13]], [[20, 21], [22, 23]]])
-    done = FinishedHypotheses(4, 2, 4, torch.device("cpu"), by_score=False)
+    done = FinishedHypotheses(4, 2, 4, CPU, by_score=False)
     done.score[[1, 3, 3], [0, 0, 1]] = torch.tensor([-5.0, -9.0, -1.5])
     done.length[[1, 3, 3], [0, 0, 1]] = 2
     done.tokens[[1, 3, 3], [0, 0, 1], :2] = torch.tensor([[30, 2], [31, 2], [32, 2]])
@@ -68,27 +60,14 @@ def test_the_best_of_living_and_ended_hypotheses_is_reported():
     assert (first.row, first.tokens.tolist(), first.score) == (1, [112, 113], -3.0)
     assert first.attention.tolist() == attention[0, 0].tolist(), "of the beam that it continues"
     assert (second.row, second.tokens.tolist(), second.score, second.attention) == (3, [332, 302], -1.5, None)
-    (only,) = find_best_hypotheses(
-        0,
-        live_of_one(),
-        FinishedHypotheses(1, 2, 4, torch.device("cpu"), True),
-        scores[:1],
-        parents[:1],
-        (None, attention[:1, :1]),
-        None,
-    )
+    live, done = ActiveHypotheses(1, 2, 4, 2, CPU, keep_ancestors=False), FinishedHypotheses(1, 2, 4, CPU, True)
+    (only,) = find_best_hypotheses(0, live, done, scores[:1], parents[:1], (None, attention[:1, :1]), None)
     assert only.copying.tolist() == attention[0, 0].tolist(), "in the first step there is one beam"
-
-
-def live_of_one():
-    return ActiveHypotheses(1, beam=2, longest=4, start=2, device=torch.device("cpu"), keep_ancestors=False)
 
 
 @pytest.mark.parametrize("left", [False, True])
 def test_attention_and_copying_are_those_of_the_last_word_for_each_token_that_was_read(tmp_path, left):
     """Equal to the results of a single pass over document and summary."""
-    from helpers import make_task
-
     task = make_task(60, 20, tail=3, left_pad_source=left)
     summarizer = Summarizer.load(make_folder(tmp_path, pointer="soft", task=task)[0], "cpu")
     found, seen = watch(summarizer, TEXTS[:2], beam=1, min_len=3)

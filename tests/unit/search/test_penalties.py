@@ -5,9 +5,10 @@ import math
 import pytest
 import reference
 import torch
-from decoding import make_scorer
 
 from fairseq_etads.generation import coverage_penalty, length_penalty
+from fairseq_etads.search.hypotheses import HypothesisScorer
+from fairseq_etads.search.options import DecodingOptions
 
 
 @pytest.mark.parametrize("kind", ["avg", "wu"])
@@ -38,20 +39,17 @@ def test_coverage_penalty_ignores_padding(kind):
 @pytest.mark.parametrize("options", [{}, {"unnormalized": True}, {"length_penalty_type": "wu", "lenpen": 0.7}])
 @pytest.mark.parametrize("gain", [0.0, 0.5, math.inf])
 def test_each_document_can_have_its_own_greatest_length(options, gain):
-    """A bound with a tensor of lengths equals the bounds of the documents one by one."""
-    scoring = make_scorer(**{"length_penalty_beta": 4.0, **options})
+    """The bound is above each score that words with a gain can reach, and without one it is the best score."""
+    scoring = HypothesisScorer(DecodingOptions(**{"length_penalty_beta": 4.0, **options}))
     log_probs = torch.tensor([[-1.0, -9.5, -math.inf], [-3.0, -2.5, -0.5], [-4.0, -1.0, -7.0]])
     longest = torch.tensor([3, 12, 40])
     together = scoring.compute_upper_bound(log_probs, 3, longest, None, None, gain)
     assert together.dtype == log_probs.dtype and not together.isnan().any()
-    for document, most in enumerate(longest.tolist()):
-        alone = scoring.compute_upper_bound(log_probs[document : document + 1], 3, most, None, None, gain)
-        torch.testing.assert_close(together[document], alone[0])
-        for value, bound in zip(log_probs[document].tolist(), together[document].tolist()):
-            scores = [
-                (value + gain * (length - 2)) / scoring.compute_length_penalty(length) for length in range(3, most + 1)
-            ]
+    for row, most, bounds in zip(log_probs, longest.tolist(), together):
+        torch.testing.assert_close(bounds, scoring.compute_upper_bound(row[None], 3, most, None, None, gain)[0])
+        for value, bound in zip(row.tolist(), bounds.tolist()):
+            gained = [(value + gain * (n - 2)) / scoring.compute_length_penalty(n) for n in range(3, most + 1)]
             # the words that are gained may all come, and the summary be as short as possible
-            least = -math.inf if value == -math.inf else max(scores)
-            assert bound >= least - 1e-5 and (gain or bound == pytest.approx(least, rel=1e-5))
+            best = -math.inf if value == -math.inf else max(gained)
+            assert bound >= best - 1e-5 and (gain or bound == pytest.approx(best, rel=1e-5))
             assert (bound == -math.inf) == (value == -math.inf)

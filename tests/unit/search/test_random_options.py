@@ -1,8 +1,7 @@
 """Random combinations of decoding options: the best summary of each document is the one that brute force finds.
 
-The beam is wide enough to leave no summary out, so every option has one right answer. The batch holds three documents
-of different lengths, and the brute force looks at each alone. This catches an option that reads a neighbour, padding,
-or another document's limit, in combination with all other options.
+The beam leaves no summary out, so every option has one right answer. Documents of a batch differ in length, and the
+brute force looks at each alone: an option must not read a neighbour, padding, or another document's limit.
 """
 
 import itertools
@@ -105,30 +104,22 @@ def brute_force(model, language_model, options, document):
     least = options["exact_length"] or options["min_len"]
     if options["max_len_a"] and not options["exact_length"]:  # with max_len_per_document
         least = min(least, len(document))
-    weights = options["extractive_weights"] or (1.0, 0.0, 0.0, 0.0, 0.0)
-    for length in range(least, most + 1):
-        for words in itertools.product(WORDS, repeat=length):
-            if options["no_repeat_ngram_size"] and reference.repeats(words, options["no_repeat_ngram_size"]):
-                continue
-            total, coverage = 0.0, 0.0
-            for word, (scores, attention) in zip([*words, EOS], steps(model, language_model, options, document, words)):
-                free = word == EOS and options["exact_length"]
-                total += 0.0 if free else scores[word].item()
-                coverage = coverage + attention
-            counts = count_extractive_features(document, [*words, NO_WORD])
-            total = weights[0] * total + sum(w * c for w, c in zip(weights[1:], counts))
-            total += options["bonus"] * words.count(4) - options["unk_penalty"] * words.count(
-                UNK
-            )  # no weight scales them
-            size = length + 1
-            if options["normalize_scores"]:
-                kind, alpha = options["length_penalty_type"], options["len_penalty"]
-                total /= size**alpha if kind == "avg" else ((5 + size) / 6) ** alpha
-            if options["coverage_penalty_type"] == "summary":
-                cost = sum(max(c - 1, 0) for c in coverage.tolist())
-            else:
-                cost = -sum(math.log(min(max(c, torch.finfo(torch.float32).tiny), 1)) for c in coverage.tolist())
-            found.append((total - options["coverage_penalty"] * cost, [*words, EOS]))
+    weights, blocked = options["extractive_weights"] or (1.0, 0.0, 0.0, 0.0, 0.0), options["no_repeat_ngram_size"]
+    every = itertools.chain(*(itertools.product(WORDS, repeat=length) for length in range(least, most + 1)))
+    for words in every:
+        if blocked and reference.repeats(words, blocked):
+            continue
+        total, coverage, size = 0.0, 0.0, len(words) + 1
+        for word, (scores, attention) in zip([*words, EOS], steps(model, language_model, options, document, words)):
+            total += 0.0 if word == EOS and options["exact_length"] else scores[word].item()
+            coverage = coverage + attention
+        counts = count_extractive_features(document, [*words, NO_WORD])
+        total = weights[0] * total + sum(w * c for w, c in zip(weights[1:], counts))
+        total += options["bonus"] * words.count(4) - options["unk_penalty"] * words.count(UNK)  # no weight scales them
+        if options["normalize_scores"]:
+            total /= reference.length_penalty(size, options["len_penalty"], 5.0, options["length_penalty_type"])
+        weight, kind = options["coverage_penalty"], options["coverage_penalty_type"]
+        found.append((total - reference.coverage_penalty(coverage.tolist(), weight, kind), [*words, EOS]))
     return max(found)
 
 
@@ -143,20 +134,18 @@ def test_the_best_of_each_document_is_that_of_brute_force(options):
         options["min_len"], options["max_len_a"] = 0, 0.0
     if not options["coverage_penalty"]:
         options["stepwise_coverage_penalty"] = False
-    model = only_few_words(scripted_model(DICTIONARY, seed, end=2.0))
-    language_model = None if options["lm_weight"] is None else scripted_language_model(DICTIONARY, seed + 1)
-    more = {} if language_model is None else {"lm_model": language_model}
+    model, language_model = only_few_words(scripted_model(DICTIONARY, seed, end=2.0)), None
     chosen = {name: value for name, value in options.items() if name not in ("max_len_a", "lm_weight", "bonus")}
-    if language_model is not None:
-        chosen["lm_weight"] = options["lm_weight"]
+    chosen["max_len_b"] = LONGEST
+    if options["lm_weight"] is not None:
+        language_model = scripted_language_model(DICTIONARY, seed + 1)
+        chosen.update(lm_weight=options["lm_weight"], lm_model=language_model)
     if options["max_len_a"]:
         chosen.update(max_len_a=options["max_len_a"], max_len_b=LONGEST - 1, max_len_per_document=True)
-    else:
-        chosen.update(max_len_b=LONGEST)
-    generator = SummaryGenerator([model], DICTIONARY, BEAM, terms=terms, **chosen, **more)
+    generator = SummaryGenerator([model], DICTIONARY, BEAM, terms=terms, **chosen)
     if generator.options.early_stopping == "fairseq":  # which ends a document before all summaries have been seen
         chosen["early_stopping"] = "admissible"
-        generator = SummaryGenerator([model], DICTIONARY, BEAM, terms=terms, **chosen, **more)
+        generator = SummaryGenerator([model], DICTIONARY, BEAM, terms=terms, **chosen)
     found = generator.generate(None, make_sample(list(DOCUMENTS)))
     for document, hypotheses in zip(DOCUMENTS, found):
         score, tokens = brute_force(model, language_model, options, document)

@@ -1,6 +1,4 @@
-"""Search with a shortlist: over all words nothing changes; over some it equals a model without the others, in any
-batch.
-"""
+"""Search with a shortlist: over all words nothing changes; over some it equals a model without the others."""
 
 import copy
 import math
@@ -12,7 +10,7 @@ from decoding import assert_same, make_sample, sharpen
 from fairseq import search
 from fairseq.token_generation_constraints import pack_constraints
 from helpers import EOS, PAD, make_batch, make_model, make_task
-from recurrent import inputs, recurrent, recurrent_task
+from recurrent import inputs, log_probs, recurrent, recurrent_task
 from scripted import scripted_model
 from seeds import shifted
 from shortlists import make_shortlist, random_shortlist, write_only
@@ -47,36 +45,28 @@ CASES = [*(("etads, soft", settings) for settings in SETTINGS), *((name, SETTING
 """Each setting with a pointer, and each family with one setting."""
 
 
-def made(family, seed=1):
+def made(family):
     """A model of a family and its task; the output layer has a bias."""
     arch, options = family.split(",")[0], FAMILIES[family]
-    if arch.startswith("etads"):
+    if arch == "etads":
         task = make_task(tail=30, mark=True)
-        return sharpen(make_model(arch, task, share_all_embeddings=False, output_bias=True, **options), seed), task
+        return sharpen(make_model(arch, task, share_all_embeddings=False, output_bias=True, **options)), task
     if arch == "convs2s":
         task = conv_task()
         return conv(options, task), task
     task = recurrent_task()
     model = recurrent(arch, task, **options)
     with torch.no_grad():
-        model.decoder.output_projection.weight.normal_(std=2.0, generator=torch.Generator().manual_seed(shifted(seed)))
+        model.decoder.output_projection.weight.normal_(std=2.0, generator=torch.Generator().manual_seed(shifted(1)))
     return model, task
 
 
-def summaries(models, task, documents, shortlist=None, sample=None, **options):
-    arguments = {name: options.pop(name) for name in ("prefix_tokens", "constraints", "bos_token") if name in options}
-    generator = SummaryGenerator(models, task.target_dictionary, shortlist=shortlist, **options)
-    torch.manual_seed(0)  # of sampling
-    return generator.generate(None, sample or sampled(models[0], documents), **arguments)
-
-
-def sampled(model, documents, **options):
-    sample = make_sample(documents, **options)
-    return (
-        {**sample, "net_input": inputs(model, sample["net_input"]["src_tokens"])}
-        if hasattr(model, "factors")
-        else sample
-    )
+def summaries(model, task, documents, shortlist=None, **options):
+    arguments = {name: options.pop(name) for name in ("prefix_tokens", "constraints") if name in options}
+    sample = make_sample(documents)
+    sample["net_input"] = inputs(model, sample["net_input"]["src_tokens"])
+    generator = SummaryGenerator([model], task.target_dictionary, shortlist=shortlist, **options)
+    return generator.generate(None, sample, **arguments)
 
 
 def possible(results):
@@ -97,22 +87,20 @@ def test_the_softmax_runs_over_the_documents_list(family, settings):
     """
     model, task = made(family)
     shortlist, changed = random_shortlist(task), 0
-    plain = summaries([model], task, DOCUMENTS, **settings)
+    plain = summaries(model, task, DOCUMENTS, **settings)
     exact = 1e-5 if family.startswith("convs2s") else 0  # other kernels
-    assert_same(summaries([model], task, DOCUMENTS, make_shortlist(task, frequent=V), **settings), plain, exact, exact)
+    assert_same(summaries(model, task, DOCUMENTS, make_shortlist(task, frequent=V), **settings), plain, exact, exact)
+    given = DecodingOptions(**{name: value for name, value in settings.items() if name in DECLARED})
+    special, beam = SpecialTokens.from_dictionary(task.target_dictionary, given), settings["beam_size"]
     for document, row in zip(DOCUMENTS, plain):
-        options = {name: value for name, value in settings.items() if name in DECLARED}
-        special = SpecialTokens.from_dictionary(task.target_dictionary, DecodingOptions(**options))
-        words = find_batch_candidates(
-            shortlist, {"src_tokens": make_batch([document])}, None, None, special, EOS, settings["beam_size"]
-        ).words
-        assert len(words) < V or settings["beam_size"] > 20
-        restricted = write_only(copy.deepcopy(model), words.tolist())
-        want = summaries([restricted], task, [document], **settings)
-        got = summaries([model], task, [document], shortlist, **settings)
+        source = {"src_tokens": make_batch([document])}
+        words = find_batch_candidates(shortlist, source, None, None, special, EOS, beam).words
+        assert len(words) < V or beam > 20
+        want = summaries(write_only(copy.deepcopy(model), words.tolist()), task, [document], **settings)
+        got = summaries(model, task, [document], shortlist, **settings)
         assert_same(possible(got), possible(want))
         changed += tokens_of(got) != tokens_of([row])
-    assert changed or settings["beam_size"] > 20, "the list leaves nothing out"
+    assert changed or beam > 20, "the list leaves nothing out"
 
 
 def test_the_lists_are_those_of_a_loop():
@@ -135,36 +123,45 @@ def test_the_lists_are_those_of_a_loop():
 @pytest.mark.parametrize("family", ["etads, soft", "gru_seq2seq"])
 def test_prefixes_and_constraints_are_on_the_list(family):
     model, task = made(family)
-    shortlist, options = make_shortlist(task, 1), {"beam_size": 3, "max_len_b": 7}
+    shortlist, options = make_shortlist(task, 1), {"beam_size": 4, "max_len_b": 7}
     prefix = torch.tensor([[40, 39], [38, PAD], [PAD, PAD], [37, EOS], [36, 35]])
-    found = summaries([model], task, DOCUMENTS, shortlist, prefix_tokens=prefix, **options)
+    found = summaries(model, task, DOCUMENTS, shortlist, prefix_tokens=prefix, **options)
     for row, words in zip(found, prefix.tolist()):
         wanted = [word for word in words if word != PAD]
         assert row[0]["tokens"][: len(wanted)].tolist() == wanted and row[0]["score"].isfinite()
-    free = summaries([model], task, DOCUMENTS, shortlist, **options)
+    free = summaries(model, task, DOCUMENTS, shortlist, **options)
     assert tokens_of(found)[2] == tokens_of(free)[2], "the prefixes of others are not on its list"
-    strategy = search.LexicallyConstrainedBeamSearch(task.target_dictionary, "ordered")
     required = pack_constraints([[torch.tensor([41, 40])], [], [torch.tensor([39])], [], []])
-    constrained = summaries(
-        [model], task, DOCUMENTS, shortlist, constraints=required, search_strategy=strategy, beam_size=4, max_len_b=7
-    )
+    strategy = search.LexicallyConstrainedBeamSearch(task.target_dictionary, "ordered")
+    options.update(constraints=required, search_strategy=strategy)
+    constrained = summaries(model, task, DOCUMENTS, shortlist, **options)
     assert "41, 40" in str(constrained[0][0]["tokens"].tolist()) and 39 in constrained[2][0]["tokens"]
+
+
+@pytest.mark.parametrize("arch", ["words_lvt2k", "pg_coverage"])
+def test_a_prefix_may_hold_words_that_are_not_on_the_list_of_the_trick(arch):
+    task = recurrent_task()
+    model, documents = recurrent(arch, task, large_vocabulary_trick=25), [[5, 6, 40], [5, 6, 7], [9, 8]]
+    listed = [model.decoder.choose_candidates(make_batch([document])).words for document in documents]
+    assert [40 in words for words in listed] == [True, False, False]
+    options, prefix = {"beam_size": 3, "max_len_b": 6}, torch.tensor([[40, 3], [6, 40], [PAD, PAD]])
+    found = summaries(model, task, documents, prefix_tokens=prefix, **options)
+    for row in (0, 1):
+        assert found[row][0]["tokens"][:2].tolist() == prefix[row].tolist() and found[row][0]["score"].isfinite()
+    said = log_probs(model, make_batch(documents[1:2]), torch.tensor([[EOS, 6]]))[0][0, 1, UNK]
+    torch.testing.assert_close(found[1][0]["positional_scores"][1], said, rtol=1e-4, atol=1e-4)
+    assert tokens_of(found)[2][0] == tokens_of(summaries(model, task, documents, **options))[2][0]
 
 
 def test_what_cannot_have_a_shortlist_is_refused():
     task = recurrent_task()
-    trick = recurrent("words_lvt2k", task)
-    with pytest.raises(ValueError, match="--shortlist does not go with --large-vocabulary-trick 25"):
-        SummaryGenerator([trick], task.target_dictionary, shortlist=make_shortlist(task))
-    task = make_task()
-    with pytest.raises(ValueError, match="--shortlist works only with models of this project, not with Fairseq"):
-        SummaryGenerator(
-            [scripted_model(task.target_dictionary)], task.target_dictionary, shortlist=make_shortlist(task)
-        )
     clusters = make_model("etads_basic", task, adaptive_softmax_cutoff=(20, 30), share_all_embeddings=False)
-    with pytest.raises(ValueError, match="--adaptive-softmax-cutoff"):
-        SummaryGenerator([clusters], task.target_dictionary, shortlist=make_shortlist(task))
-    strategy = search.PrefixConstrainedBeamSearch(task.target_dictionary, lambda *_: [EOS])
-    options = {"shortlist": make_shortlist(task), "search_strategy": strategy}
-    with pytest.raises(ValueError, match="prefix_allowed_tokens_fn"):
-        SummaryGenerator([make_model("etads", task)], task.target_dictionary, **options)
+    allowed = search.PrefixConstrainedBeamSearch(task.target_dictionary, lambda *_: [EOS])
+    for message, model, options in (
+        ("--large-vocabulary-trick 25", recurrent("words_lvt2k", task), {}),
+        ("--shortlist works only with models of this project", scripted_model(task.target_dictionary), {}),
+        ("--adaptive-softmax-cutoff", clusters, {}),
+        ("prefix_allowed_tokens_fn", make_model("etads", task), {"search_strategy": allowed}),
+    ):
+        with pytest.raises(ValueError, match=message):
+            SummaryGenerator([model], task.target_dictionary, shortlist=make_shortlist(task), **options)

@@ -41,23 +41,14 @@ def slow_search(model, document, **options):
     return found, history
 
 
-def search(model, documents, alpha, length_kind, coverage_kind, **options):
-    options = {"max_len_b": LONGEST, "coverage_penalty": WEIGHT, **options}
+def search(model, document, alpha, length_kind, coverage_kind, **options):
     penalties = {"len_penalty": alpha, "length_penalty_type": length_kind, "coverage_penalty_type": coverage_kind}
-    return SummaryGenerator([model], DICTIONARY, BEAM, **penalties, **options).generate(None, make_sample(documents))
-
-
-def check(found, wanted):
-    words, log_prob, score = wanted
-    assert found["tokens"].tolist() == words
-    assert found["score"].item() == pytest.approx(score, abs=2e-4)
-    assert found["positional_scores"].sum().item() == pytest.approx(log_prob, abs=2e-4)
+    options.update(penalties, max_len_b=LONGEST, coverage_penalty=WEIGHT)
+    return SummaryGenerator([model], DICTIONARY, BEAM, **options).generate(None, make_sample([document]))[0]
 
 
 def steps_needed(history, nbest, source_length, rule, **scoring):
-    """The first step after which no unfinished hypothesis can become one of the n best; the last step if there is
-    none.
-    """
+    """The first step after which no unfinished hypothesis can become one of the n best, or the last step."""
     for step, (finished, unfinished) in enumerate(history):
         lengths = range(step + 2, LONGEST + 2 if rule == "admissible" else min(step + 3, LONGEST + 2))
         if len(finished) >= nbest and lengths:
@@ -87,12 +78,13 @@ def test_a_document_ends_as_soon_as_the_rule_lets_it(monkeypatch, coverage_kind,
             patch.setattr(model.decoder, "forward", lambda *a, f=forward, **k: calls.append(1) or f(*a, **k))
             for rule, nbest in itertools.product(("admissible", "heuristic"), (1, 3)):
                 calls.clear()
-                (got,) = search(model, [document], **scoring, nbest=nbest, early_stopping=rule)
-                for mine, wanted in zip(got[:nbest], want):
+                got = search(model, document, **scoring, nbest=nbest, early_stopping=rule)
+                for mine, (words, log_prob, score) in zip(got[:nbest], want):
+                    assert mine["score"].item() <= score + 2e-4
                     if rule == "admissible":
-                        check(mine, wanted)
-                    else:
-                        assert mine["score"].item() <= wanted[2] + 2e-4
+                        assert mine["tokens"].tolist() == words
+                        assert mine["score"].item() == pytest.approx(score, abs=2e-4)
+                        assert mine["positional_scores"].sum().item() == pytest.approx(log_prob, abs=2e-4)
                 needed = steps_needed(history, nbest, len(document) + 1, rule, beta=5.0, **scoring)
                 assert len(calls) == needed, (rule, nbest)
                 early |= {rule} if needed <= LONGEST else set()

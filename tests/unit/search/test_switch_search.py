@@ -17,9 +17,9 @@ TASK = make_task(tail=30)
 DOCUMENTS = [[5, 50, 6, 50, 5, 61, 7], [9, 9, 9], [8, 45, 60, 62, 63], [70, 71, 70, 12], [52]]
 
 
-def switching(seed=1, bias=0.0, arch="etads", pointer="switch"):
+def switching(seed=1, bias=0.0, pointer="switch"):
     """A model with decisions that change from word to word; with a positive bias it prefers generating."""
-    model = sharpened(arch, seed, TASK, pointer=pointer)
+    model = sharpened("etads", seed, TASK, pointer=pointer)
     if pointer != "none":
         with torch.no_grad():
             gate = model.decoder.pointer.gate
@@ -40,26 +40,20 @@ def slow_prediction(models, document):
     extended, own = reference.extended_ids(document, KNOWN)
     size = KNOWN + len(own)
 
+    def predict_alone(model, words):
+        """Probabilities by the decision and of the mixture, and attention."""
+        logits, extra = forced(model, source, words)
+        vocabulary, pointer = logits[0, -1].double().softmax(-1), extra["output"].pointer
+        attention = extra["attn"][0][0, -1].double()
+        if pointer is None:
+            return [*vocabulary.tolist(), *[0.0] * len(own)], [*vocabulary.tolist(), *[0.0] * len(own)], attention
+        copied, gate = pointer.log_copy[0, -1].double().exp(), pointer.gate[0, -1].double().sigmoid().item()
+        arguments = (vocabulary, copied, gate, extended, size)
+        return reference.switch_decision(*arguments), reference.pointer_mixture(*arguments), attention
+
     def predict(words):
-        decided, mixture = [0.0] * size, [0.0] * size
-        attentions = []
-        for model in models:
-            logits, extra = forced(model, source, words)
-            vocabulary, pointer = logits[0, -1].double().softmax(-1), extra["output"].pointer
-            if pointer is None:
-                first = second = [*vocabulary.tolist(), *[0.0] * len(own)]
-            else:
-                arguments = (
-                    vocabulary,
-                    pointer.log_copy[0, -1].double().exp(),
-                    pointer.gate[0, -1].double().sigmoid().item(),
-                    extended,
-                    size,
-                )
-                first, second = reference.switch_decision(*arguments), reference.pointer_mixture(*arguments)
-            decided = [a + b / len(models) for a, b in zip(decided, first)]
-            mixture = [a + b / len(models) for a, b in zip(mixture, second)]
-            attentions.append(extra["attn"][0][0, -1].double())
+        decisions, mixtures, attentions = zip(*(predict_alone(model, words) for model in models))
+        decided, mixture = ([sum(of_word) / len(models) for of_word in zip(*each)] for each in (decisions, mixtures))
         against = {word for word in range(size) if decided[word] == 0.0}
         values = [p or mixture[word] for word, p in enumerate(decided)]
         log_probs = [math.log(p) if p > 0 and word not in (UNK, PAD) else -math.inf for word, p in enumerate(values)]
@@ -68,16 +62,12 @@ def slow_prediction(models, document):
     return predict
 
 
-DEFAULTS = {
-    **{"beam": 3, "longest": 5, "shortest": 1, "alpha": 1.0, "length_kind": "avg", "weight": 0.0},
-    **{"coverage_kind": "summary", "stepwise": False, "block": 0},
-}
 NAMES = {
     **{"shortest": "min_len", "alpha": "len_penalty", "length_kind": "length_penalty_type"},
     **{"weight": "coverage_penalty", "coverage_kind": "coverage_penalty_type"},
     **{"stepwise": "stepwise_coverage_penalty", "block": "no_repeat_ngram_size"},
 }
-"""Options of the oracle's search, and their names in the generator."""
+"""Options of the oracle's search, which has the same defaults, and their names in the generator."""
 
 
 @pytest.mark.parametrize(
@@ -94,13 +84,12 @@ NAMES = {
 def test_the_search_equals_a_slow_one(pointers, bias, options):
     """If the end is forced, or every word of the document is blocked, the decision cannot be followed."""
     models = [switching(seed, bias, pointer=pointer) for seed, pointer in enumerate(pointers, 1)]
-    settings = {**DEFAULTS, **options}
-    arguments = {name: settings[ours] for ours, name in NAMES.items()}
+    arguments = {NAMES[name]: value for name, value in options.items()}
     generator = SummaryGenerator(
         models, TASK.target_dictionary, 3, max_len_b=5, nbest=3, early_stopping="admissible", **arguments
     )
     for document, row in zip(DOCUMENTS, generator.generate(None, make_sample(DOCUMENTS))):
-        want = reference.beam_search(slow_prediction(models, document), eos=EOS, pad=PAD, **settings)
+        want = reference.beam_search(slow_prediction(models, document), 3, 5, eos=EOS, pad=PAD, **options)
         assert len(row) == min(3, len(want))
         own = reference.extended_ids(document, KNOWN)[1]
         for hypothesis, (tokens, log_prob, score) in zip(row, want):
@@ -109,17 +98,20 @@ def test_the_search_equals_a_slow_one(pointers, bias, options):
             assert hypothesis["positional_scores"].sum().item() == pytest.approx(log_prob, abs=2e-4)
 
 
-def decisions_kept(model, document, hypothesis):
-    """For each word, whether the switch decided for it, and its log-probability, mixed where it did not: two lists."""
+def check_scores(model, document, hypothesis):
+    """A word has the log-probability of the decision, or that of the mixture where the switch decided against it.
+    Returns whether it decided for each word.
+    """
     tokens = hypothesis["tokens"].tolist()
-    _, extra = forced(model, make_batch([document]), tokens[:-1])
-    output = extra["output"]
+    output = forced(model, make_batch([document]), tokens[:-1])[1]["output"]
     words = output.vocabulary.convert_to_extended_ids(torch.tensor([tokens]))[:, :, None]
     decided, mixed = (
         model.get_normalized_probs(each.to_fairseq_output(), log_probs=True).gather(2, words)[0, :, 0]
         for each in (output, output.to_mixture())
     )
-    return decided.isfinite().tolist(), torch.where(decided.isfinite(), decided, mixed)
+    log_probs = torch.where(decided.isfinite(), decided, mixed)
+    torch.testing.assert_close(hypothesis["positional_scores"], log_probs, rtol=1e-4, atol=1e-4)
+    return decided.isfinite().tolist()
 
 
 STRATEGIES = {
@@ -133,9 +125,7 @@ STRATEGIES = {
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_every_strategy_keeps_to_the_decisions(strategy):
-    """All words except a forced end are the ones decided for, however improbable the others are; scores are the model's
-    own.
-    """
+    """All words except a forced end are the ones decided for, however improbable the others are."""
     model, kinds = switching(), set()
     torch.manual_seed(0)
     generator = SummaryGenerator(
@@ -143,27 +133,22 @@ def test_every_strategy_keeps_to_the_decisions(strategy):
     )
     for document, row in zip(DOCUMENTS, generator.generate(None, make_sample(DOCUMENTS))):
         for hypothesis in row:
-            kept, log_probs = decisions_kept(model, document, hypothesis)
+            kept = check_scores(model, document, hypothesis)
             assert all(kept[:-1]) and (kept[-1] or len(kept) == 7)
-            torch.testing.assert_close(hypothesis["positional_scores"], log_probs, rtol=1e-4, atol=1e-4)
             kinds |= {kept[-1], *(word >= KNOWN for word in hypothesis["tokens"].tolist())}
     assert kinds == {True, False}, "nothing was pointed at, or nothing generated: nothing was shown"
 
 
 def test_a_prefix_and_constraints_go_before_decisions():
-    """A word against which the model decided has its log-probability in the mixture."""
-    model = switching(bias=-30.0)  # points, always
-    document, sample = DOCUMENTS[0], make_sample(DOCUMENTS[:1])
-    generator = SummaryGenerator([model], TASK.target_dictionary, 4, max_len_b=4)
-    (hypothesis,) = generator.generate(None, sample, prefix_tokens=torch.tensor([[12]]))[0][:1]
-    kept, log_probs = decisions_kept(model, document, hypothesis)
-    assert hypothesis["tokens"][0] == 12 and not kept[0] and all(kept[1:-1])
-    torch.testing.assert_close(hypothesis["positional_scores"], log_probs, rtol=1e-4, atol=1e-4)
+    model, document = switching(bias=-30.0), DOCUMENTS[0]  # points, always
+
+    def search_with(strategy=None, **given):
+        generator = SummaryGenerator([model], TASK.target_dictionary, 4, max_len_b=4, search_strategy=strategy)
+        hypothesis = generator.generate(None, make_sample([document]), **given)[0][0]
+        return hypothesis["tokens"].tolist(), check_scores(model, document, hypothesis)
+
+    words, kept = search_with(prefix_tokens=torch.tensor([[12]]))
+    assert words[0] == 12 and not kept[0] and all(kept[1:-1])
     strategy = search.LexicallyConstrainedBeamSearch(TASK.target_dictionary, "unordered")
-    generator = SummaryGenerator([model], TASK.target_dictionary, 4, max_len_b=4, search_strategy=strategy)
-    constraints = pack_constraints([[torch.tensor([12])]])
-    (hypothesis,) = generator.generate(None, sample, constraints=constraints)[0][:1]
-    kept, log_probs = decisions_kept(model, document, hypothesis)
-    words = hypothesis["tokens"].tolist()
+    words, _ = search_with(strategy, constraints=pack_constraints([[torch.tensor([12])]]))
     assert 12 in words and set(words) <= {*document, 12, EOS}
-    torch.testing.assert_close(hypothesis["positional_scores"], log_probs, rtol=1e-4, atol=1e-4)

@@ -1,7 +1,6 @@
 """Terms of the score: gains, models, missing systems, and the term of docs/extending.md in a package of its own."""
 
 import importlib
-import math
 import re
 from pathlib import Path
 
@@ -14,30 +13,24 @@ from test_random_options import Bonus
 
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.search import terms
-from fairseq_etads.search.terms import LanguageModelTerm, TermBatch, compute_largest_gain
+from fairseq_etads.search.terms import compute_largest_gain
 from fairseq_etads.systems.abs import ExtractiveFeatures
 
 DICTIONARY = make_dictionary(40)
 
 
 def test_gains_add_up_in_order():
-    features = ExtractiveFeatures(torch.tensor([[4, 5]]), (0.5, 1.0, 2.0, -3.0, 0.25))
-    bonus = Bonus(4, 2.0).begin(None)
-    assert (features.scale, features.largest_gain) == (0.5, 3.25)
-    assert compute_largest_gain([]) == 0.0
+    features, bonus = ExtractiveFeatures(torch.tensor([[4, 5]]), (0.5, 1.0, 2.0, -3.0, 0.25)), Bonus(4, 2.0)
     assert compute_largest_gain([bonus, features]) == 2.0 * 0.5 + 3.25
     assert compute_largest_gain([features, bonus]) == 3.25 + 2.0
-    batch = TermBatch({}, None, None)
-    assert [LanguageModelTerm(None, weight).begin(batch).largest_gain for weight in (0.6, -0.6)] == [0.0, math.inf]
 
 
 def test_an_option_of_a_missing_system_is_refused_by_its_name(monkeypatch):
     monkeypatch.setattr(terms, "_OPTION_TERMS", {})
     model = scripted_model(DICTIONARY)
     assert not SummaryGenerator([model], DICTIONARY, extractive_weights="").terms
-    message = "--extractive-weights 1,2,0,0,0 belongs to the system in fairseq_etads/systems/abs, .*: leave"
     for weights in ("1,2,0,0,0", (1, 2, 0, 0, 0)):
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(ValueError, match=r"--extractive-weights 1,2,0,0,0 belongs to .*systems/abs"):
             SummaryGenerator([model], DICTIONARY, extractive_weights=weights)
 
 
@@ -70,35 +63,28 @@ def term(tmp_path, monkeypatch):
     """The class, imported from a package outside this one."""
     page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
     (example,) = [code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "class FavouredWords" in code]
-    (tmp_path / "favouring").mkdir()
-    (tmp_path / "favouring" / "__init__.py").write_text(example, encoding="utf-8")
+    (tmp_path / "favouring.py").write_text(example, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(importlib.sys.modules, "favouring", raising=False)
     return importlib.import_module("favouring").FavouredWords
 
 
-@pytest.fixture(scope="module")
-def model():
+def test_a_users_term_favours_the_words_of_its_list(term):
     model = sharpen(make_model("etads", TASK, share_all_embeddings=False, pointer="soft"))
     torch.nn.init.zeros_(model.decoder.pointer.gate.bias)
-    return model
 
+    def summaries(*terms):
+        generator = SummaryGenerator([model], WORDS, 4, max_len_b=8, min_len=2, terms=terms)
+        return generator.generate(None, make_sample(DOCUMENTS))
 
-def summaries(model, terms, documents=DOCUMENTS, **options):
-    options = {"beam_size": 4, "max_len_b": 8, "min_len": 2, **options}
-    generator = SummaryGenerator([model], WORDS, terms=terms, **options)
-    return generator.generate(None, make_sample(documents))
+    def texts(found):
+        return [[hypothesis["tokens"].tolist() for hypothesis in row] for row in found]
 
-
-def test_a_users_term_favours_the_words_of_its_list(term, model):
-    plain, without = summaries(model, []), summaries(model, [term(FAVOURED, 0.0)])
-    assert [[h["tokens"].tolist() for h in row] for row in without] == [
-        [h["tokens"].tolist() for h in r] for r in plain
-    ]
-    favouring = summaries(model, [term(FAVOURED, 8.0)])
-    ids = [WORDS.index(word) for word in FAVOURED]
+    without, favouring = summaries(term(FAVOURED, 0.0)), summaries(term(FAVOURED, 8.0))
+    assert texts(without) == texts(summaries())
+    ids = {WORDS.index(word) for word in FAVOURED}
     possible = [{9, 50, 61}, {9}, {9}]  # a document's summary holds the words of the tail that the document has
-    for row, words in zip(favouring, possible):
-        assert words & set(ids) <= set(row[0]["tokens"].tolist())
-        assert [h["favoured"] for h in row] == [len(set(ids) & set(h["tokens"].tolist())) for h in row]
+    for row, tokens, words in zip(favouring, texts(favouring), possible):
+        assert words <= set(tokens[0])
+        assert [hypothesis["favoured"] for hypothesis in row] == [len(ids & set(each)) for each in tokens]
     assert [row[0]["favoured"] for row in without] < [row[0]["favoured"] for row in favouring] == [3, 1, 1]

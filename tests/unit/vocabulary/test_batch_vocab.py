@@ -23,7 +23,6 @@ def test_slots_equal_a_loop(seed):
     source = torch.tensor([[r.randrange(14) for _ in range(width)] for _ in range(rows)])
     expected = [reference.extended_ids(row, known) for row in source.tolist()]
     vocab = BatchVocab(source, known, **SPECIALS)
-
     assert vocab.source_columns.tolist() == [extended for extended, _ in expected]
     assert vocab.output_width == known + max(len(own) for _, own in expected)
     assert vocab.slots_used.tolist() == [len(own) for _, own in expected]
@@ -35,19 +34,9 @@ def test_slots_equal_a_loop(seed):
             copyable = source[row, place].item() not in (0, 1, 2)
             assert vocab.copyable[row, place] == copyable
             assert not copyable or vocab.word_columns[row, vocab.word_numbers[row, place]] == extended[place]
-
-    beam = r.randint(1, 3)
-    summaries = torch.tensor([[r.randrange(16) for _ in range(5)] for _ in range(rows * beam)])
-    encoded = vocab.encode(summaries)
-    for number, (before, after) in enumerate(zip(summaries.tolist(), encoded.tolist())):
-        own = expected[number // beam][1]
-        for word, slot in zip(before, after):
-            assert slot == (word if word < known else known + own.index(word) if word in own else 3)
-    unknown = encoded == 3
-    assert torch.equal(vocab.decode(encoded)[~unknown], summaries[~unknown])
     if rows > 1:
         with pytest.raises(ValueError, match=f"1 rows cannot be divided evenly among {rows} documents"):
-            vocab.encode(summaries[:1])
+            vocab.encode(source[:1])
 
 
 def test_known_words_end_where_the_counts_do():
@@ -57,12 +46,14 @@ def test_known_words_end_where_the_counts_do():
     assert len(head) == 44 and head.index("rare0") == head.unk() and head.index("w39") == 43
     assert len(dictionary) == 49 and dictionary.index("rare4") == 48, "the dictionary itself was changed"
     assert hide_unknown_words(torch.tensor([3, 43, 44, 48]), 44, unk=3).tolist() == [3, 43, 3, 3]
+    ids = torch.tensor([[0, 43, 44], [700000, 1, 3]])
+    plain = torch.nn.Embedding(44, 4, padding_idx=1)
+    assert torch.equal(VocabularyEmbedding(plain, unk=3)(ids), plain(torch.tensor([[0, 43, 3], [3, 1, 3]])))
 
 
 def test_fairseqs_padding_words_are_known_and_a_dictionary_without_counts_is_taken_whole():
     padded = make_dictionary(words=3)
     padded.pad_to_multiple_(8)
-    assert count_known_words(padded) == 8
     head = remove_copy_tail(padded)
     padded.add_symbol("rare", n=0)
     padded.encode_line("newer", add_if_not_exist=True)  # as fairseq-generate does with --post-process
@@ -82,23 +73,12 @@ def test_a_loaded_dictionary_grows_only_when_told_to_and_never_within_the_known_
     make_dictionary(words=4, tail=2).save(text)
     text.seek(0)
     dictionary = SummarizationDictionary.load(text)
-    assert dictionary.known_words == 8 and dictionary.known_words < len(dictionary)
     line = "w1 rare1 new new <unk> other"
     assert dictionary.encode_line(line, add_if_not_exist=False).tolist() == [5, 9, 3, 3, 3, 3, 2]
     dictionary.grows = True
     assert dictionary.encode_line(line, add_if_not_exist=False).tolist() == [5, 9, 10, 10, 3, 11, 2]
     assert dictionary.encode_line("other", add_if_not_exist=False, append_eos=False).tolist() == [11]
-    assert dictionary.string(torch.tensor([10, 11])) == "new other"
-    assert count_known_words(dictionary) == 8 and len(remove_copy_tail(dictionary)) == 8
-
-
-def test_ids_beyond_the_vocabulary_read_the_unknown_word():
-    plain = torch.nn.Embedding(6, 4, padding_idx=1)
-    embedding = VocabularyEmbedding(plain, unk=3)
-    assert embedding.weight is plain.weight and embedding.padding_idx == 1
-    ids = torch.tensor([[0, 5, 6], [700000, 1, 3]])
-    expected = plain(torch.tensor([[0, 5, 3], [3, 1, 3]]))
-    assert torch.equal(embedding(ids), expected)
+    assert dictionary.known_words == count_known_words(dictionary) == len(remove_copy_tail(dictionary)) == 8
 
 
 def test_a_batch_without_documents_or_words_has_no_slots():
@@ -108,7 +88,7 @@ def test_a_batch_without_documents_or_words_has_no_slots():
     assert bare.output_width == 6 and bare.word_columns.tolist() == [[0], [0]]
 
 
-def test_with_bounds_no_value_is_read_from_a_gpu():
+def test_with_bounds_no_value_is_read_from_a_gpu_and_a_cpu_does_not_need_them():
     """Tensors on the device "meta" have shapes but no values, so reading one would fail."""
     ids = torch.full((3, 5), 4, device="meta")
     vocabulary = BatchVocab(ids, 6, bounded=True, **SPECIALS)
@@ -118,3 +98,4 @@ def test_with_bounds_no_value_is_read_from_a_gpu():
     assert len(tensors) == 7 and all(value.device == ids.device for value in tensors)
     with pytest.raises((RuntimeError, NotImplementedError), match="meta"):
         BatchVocab(ids, 6, **SPECIALS)
+    assert BatchVocab(torch.tensor([[4, 7, 7]]), 6, bounded=True, **SPECIALS).output_width == 6 + 1

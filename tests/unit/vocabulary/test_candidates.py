@@ -3,7 +3,6 @@
 import pytest
 import reference
 import torch
-from helpers import NotOnCpu
 
 from fairseq_etads.vocabulary.output import CandidateWords
 
@@ -17,14 +16,18 @@ def random_texts(seed, rows=5, length=9):
     return texts
 
 
+def candidates(texts, limit=12, shared=False):
+    return CandidateWords(texts, limit, SIZE, SPECIALS, UNK, shared=shared)
+
+
 @pytest.mark.parametrize("limit", [1, 4, 10, 25, 59, 60, 200])
 @pytest.mark.parametrize("seed", range(4))
 def test_lists_are_those_of_the_loop(seed, limit):
     texts = random_texts(seed)
-    found = CandidateWords(texts, limit, SIZE, SPECIALS, UNK, shared=True)
+    found = candidates(texts, limit, shared=True)
     assert found.words.tolist() == reference.candidates(texts.tolist(), limit, SIZE, SPECIALS)
     assert found.allowed is None
-    found = CandidateWords(texts, limit, SIZE, SPECIALS, UNK, shared=False)
+    found = candidates(texts, limit)
     together = set()
     for text, allowed in zip(texts.tolist(), found.allowed):
         own = reference.candidates([text], limit, SIZE, SPECIALS)
@@ -33,43 +36,26 @@ def test_lists_are_those_of_the_loop(seed, limit):
     assert found.words.tolist() == sorted(together)
 
 
-@pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("limit", [1, 25, 60, 200])
-def test_lists_on_a_gpu_are_those_on_a_cpu(shared, limit):
-    texts = random_texts(1)
-    found = CandidateWords(texts.as_subclass(NotOnCpu), limit, SIZE, SPECIALS, UNK, shared=shared)
-    expected = CandidateWords(texts, limit, SIZE, SPECIALS, UNK, shared=shared)
-    assert torch.equal(found.words, expected.words)
-    assert shared or torch.equal(found.allowed, expected.allowed)
-    with pytest.raises(AssertionError, match="would wait"):
-        int(found.words[0])
-
-
 @pytest.mark.parametrize("gradient", [True, False])
 def test_logits_are_restricted_in_place_only_where_no_gradient_is_wanted(gradient):
-    found = CandidateWords(random_texts(1), 12, SIZE, SPECIALS, UNK, shared=False)
+    found = candidates(random_texts(1))
     logits = torch.zeros(len(found.allowed), 1, len(found))
     with torch.set_grad_enabled(gradient):
         restricted = found.mask_unlisted_words(logits)
-    assert restricted.isinf().any()
+    assert torch.equal(restricted[:, 0].isinf(), ~found.allowed)
     assert bool(logits.isinf().any()) is not gradient
-
-
-def test_scores_are_spread_over_the_words_that_they_belong_to():
-    found = CandidateWords(random_texts(1), 12, SIZE, SPECIALS, UNK, shared=True)
-    scores = torch.randn(2, 3, len(found) + 2)
-    wide = found.reindex_by_extended_id(scores)
-    assert wide.shape == (2, 3, SIZE + 2)
-    ids = [*found.words.tolist(), SIZE, SIZE + 1]
-    assert torch.equal(wide[:, :, ids], scores)
-    assert wide.isfinite().sum() == scores.numel()
+    assert candidates(random_texts(1), shared=True).mask_unlisted_words(logits) is logits
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_everything_is_on_the_texts_device(shared):
+def test_scores_are_spread_over_the_words_that_they_belong_to_on_the_texts_device(shared):
     """Tensors are not created on the default device, here another one: torch would refuse to mix the two."""
-    texts = random_texts(0)
+    texts, scores = random_texts(1), torch.randn(5, 3, 200)
     with torch.device("meta"):
-        found = CandidateWords(texts, 12, SIZE, SPECIALS, UNK, shared=shared)
-        found.reindex_by_extended_id(found.mask_unlisted_words(torch.zeros(5, 1, len(found), device="cpu")))
+        found = candidates(texts, shared=shared)
+        scores = scores[:, :, : len(found) + 2]
+        wide = found.reindex_by_extended_id(scores)
+    assert wide.shape == (5, 3, SIZE + 2)
+    assert torch.equal(wide[:, :, [*found.words.tolist(), SIZE, SIZE + 1]], scores)
+    assert wide.isfinite().sum() == scores.numel()
     assert found.words.device == found.convert_to_columns(texts).device == texts.device

@@ -3,10 +3,10 @@
 import collections
 import logging
 import pickle
-from argparse import Namespace
 
 import numpy as np
 import pytest
+from decoding import options
 from folders import make_run
 from helpers import make_model, make_task
 from safetensors.numpy import save_file
@@ -17,20 +17,19 @@ from fairseq_etads.commands import shortlist as shortlist_learning
 from fairseq_etads.commands.export import main as export
 from fairseq_etads.commands.shortlist import main
 from fairseq_etads.files.checksums import NAME, Checksums
-from fairseq_etads.files.inputs import name_format
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer.folder.config import SHORTLIST, read_config
 from fairseq_etads.training.task import SummarizationTask
 from fairseq_etads.vocabulary.dictionary import compute_fingerprint, limit_known_words
-from fairseq_etads.vocabulary.shortlist import KIND, read_shortlist, write_shortlist
+from fairseq_etads.vocabulary.shortlist import read_shortlist, write_shortlist
 
 WORDS = [f"w{number}" for number in range(30)]
 
 
-def random_pairs(seed, count=40):
+def random_pairs(seed):
     generator = np.random.default_rng(seed)
     pairs = []
-    for _ in range(count):
+    for _ in range(40):
         document = [WORDS[number] for number in (generator.random(8) ** 2 * 30).astype(int)]
         summary = [document[0], *(WORDS[number] for number in (generator.random(3) * 30).astype(int))]
         pairs.append((" ".join(document), " ".join(summary)))
@@ -42,9 +41,8 @@ def read(path, folder):
     return read_shortlist(path, task.source_dictionary, task.target_dictionary), task
 
 
-def slow_table(pairs, task, frequent, per_word, known):
-    """Words of documents -> words of summaries, by counting pairs one by one."""
-    index = task.source_dictionary.index
+def slow_table(pairs, index, frequent, per_word, known):
+    """Frequent words of summaries, and words of documents -> words of summaries, by counting pairs one by one."""
     number_of = collections.Counter(word for _, s in pairs for word in set(s.split()))
     order = sorted(number_of, key=lambda word: (-number_of[word], index(word)))
     everywhere = [word for word in order if index(word) < known][:frequent]
@@ -62,46 +60,28 @@ def slow_table(pairs, task, frequent, per_word, known):
 
 @pytest.mark.parametrize("most_counts", [2**27, 1, 100])
 @pytest.mark.parametrize("seed", range(3))
-def test_words_go_together_as_a_loop_finds(seed, most_counts, tmp_path, monkeypatch, capsys):
+def test_words_go_together_as_a_loop_finds(seed, most_counts, tmp_path, monkeypatch):
     monkeypatch.setattr(shortlist_learning, "MOST_COUNTS", most_counts)
-    train, valid = random_pairs(seed), random_pairs(seed + 10, 5)
-    write_data(tmp_path / "bin", {"train": train, "valid": valid}, tail=("w28", "w29"))
+    train = random_pairs(seed)
+    write_data(tmp_path / "bin", {"train": train}, tail=("w28", "w29"))
     out = tmp_path / "lists" / "mine.safetensors"
     assert main([str(tmp_path), "--frequent", "3", "--per-word", "4", "--out", str(out)]) == 0
     shortlist, task = read(out, tmp_path / "bin")
-    frequent, table = slow_table(train, task, 3, 4, shortlist.known_words)
+    index, known, rows = task.source_dictionary.index, shortlist.known_words, shortlist.together.tolist()
+    frequent, table = slow_table(train, index, 3, 4, known)
     assert shortlist.frequent.tolist() == frequent
-    rows = shortlist.together.tolist()
     for word, others in table.items():
-        if word < shortlist.known_words:
+        if word < known:
             assert rows[word] == [*others, *[3] * (4 - len(others))], "the unknown word fills"
     assert any(table.values()) and rows[-1] == [3] * 4
-    first, second = capsys.readouterr().out.splitlines()
-    assert first.startswith(f"{out}: 3 frequent words; ") and "from 40 pairs" in first
-    lengths, wanted, there = [], 0, 0
-    for document, summary in valid:
-        words = {*range(4), *frequent}
-        for word in document.split():
-            number = task.source_dictionary.index(word)
-            if number < shortlist.known_words:
-                words |= {number, *table.get(number, [])}
-        own = {task.target_dictionary.index(word) for word in summary.split()}
-        own = {number for number in own if number < shortlist.known_words and number != 3}
-        lengths.append(len(words))
-        wanted, there = wanted + len(own), there + len(own & words)
-    mean = f"{sum(lengths) / len(lengths):,.0f}"
-    assert second == (
-        f"validation: {mean} of {shortlist.known_words} words are on the list of a document, and {there / wanted:.2%} "
-        "of the known words of its summary"
-    )
 
 
 def test_only_what_the_model_reads_is_counted(tmp_path):
     pairs = [("a b", "x y"), ("a b", "x y"), ("c", "z"), ("d", "z"), ("e", "z")]
     write_data(tmp_path / "bin", {"train": pairs})
     tables = []
-    for options in ([], ["--truncate-source", "1"], ["--truncate-target", "1"]):
-        assert main([str(tmp_path / "bin"), "--frequent", "1", *options]) == 0
+    for given in ([], ["--truncate-source", "1"], ["--truncate-target", "1"]):
+        assert main([str(tmp_path / "bin"), "--frequent", "1", *given]) == 0
         shortlist, task = read(tmp_path / "bin" / SHORTLIST, tmp_path / "bin")
         spelt = {
             task.source_dictionary.symbols[n]: [task.target_dictionary.symbols[w] for w in row if w != 3]
@@ -120,12 +100,9 @@ def test_data_without_training_or_summaries_are_refused(tmp_path, capsys):
 
 @pytest.fixture
 def written(tmp_path):
-    task = make_task(tail=5)
-    path = tmp_path / "words.safetensors"
-    table = np.full((44, 2), -1, dtype=np.int32)
-    table[9, 0] = 20
-    write_shortlist(path, np.array([4, 5], dtype=np.int32), table, task.source_dictionary, task.target_dictionary, {})
-    return path, task.source_dictionary
+    words, path = make_task(tail=5).source_dictionary, tmp_path / "words.safetensors"
+    write_shortlist(path, np.array([4, 5], dtype=np.int32), np.full((44, 2), -1, dtype=np.int32), words, words, {})
+    return path, words
 
 
 def refusal(path, source, target=None):
@@ -149,108 +126,84 @@ def test_other_dictionaries_are_refused(written):
 def test_damage_is_noticed_and_nothing_is_run(written, tmp_path):
     path, words = written
     whole = path.read_bytes()
-    for content in (b"", whole[:5], whole[:-1], whole[:20] + b"\xff" * 8 + whole[28:], pickle.dumps({"frequent": 1})):
+    for content in (b"", whole[:-1], whole[:20] + b"\xff" * 8 + whole[28:], pickle.dumps({"frequent": 1})):
         path.write_bytes(content)
         assert "damaged" in refusal(path, words)
-    assert "no such file; etads-shortlist creates it" in refusal(tmp_path / "missing.safetensors", words)
+    assert "no such file" in refusal(tmp_path / "missing.safetensors", words)
 
 
 @pytest.mark.parametrize(
-    "change,message",
+    "name, array, message",
     [
-        ({"frequent": np.array([44], dtype=np.int32)}, "'frequent' has an id outside the 44 words"),
-        ({"frequent": np.array([-1], dtype=np.int32)}, "'frequent' has an id"),
-        ({"together": np.full((44, 2), 44, dtype=np.int32)}, "'together' has an id"),
-        ({"together": np.full((44, 2), -2, dtype=np.int32)}, "'together' has an id"),
-        ({"together": np.zeros((43, 2), dtype=np.int32)}, "'together' has 43 rows for 44 words"),
-        ({"together": np.zeros((44, 2), dtype=np.int64)}, "not 32-bit integers"),
-        ({"together": None}, "'together' is missing"),
+        ("frequent", np.array([44], dtype=np.int32), "'frequent' has an id outside the 44 words"),
+        ("frequent", np.array([-1], dtype=np.int32), "'frequent' has an id"),
+        ("together", np.full((44, 2), 44, dtype=np.int32), "'together' has an id"),
+        ("together", np.full((44, 2), -2, dtype=np.int32), "'together' has an id"),
+        ("together", np.zeros((43, 2), dtype=np.int32), "'together' has 43 rows for 44 words"),
+        ("together", np.zeros((44, 2), dtype=np.int64), "not 32-bit integers"),
+        ("together", None, "'together' is missing"),
     ],
 )
-def test_numbers_that_are_no_words_are_refused(written, change, message):
+def test_numbers_that_are_no_words_are_refused(written, name, array, message):
     path, words = written
-    arrays = {"frequent": np.array([4], dtype=np.int32), "together": np.full((44, 2), -1, dtype=np.int32), **change}
-    about = {
-        "format": name_format(KIND),
-        **dict.fromkeys(("source_dictionary", "target_dictionary"), compute_fingerprint(words)),
-    }
-    save_file({name: array for name, array in arrays.items() if array is not None}, str(path), metadata=about)
+    arrays = {"frequent": np.array([4], dtype=np.int32), "together": np.full((44, 2), -1, dtype=np.int32), name: array}
+    arrays = {name: array for name, array in arrays.items() if array is not None}
+    about = {"format": FORMAT, **dict.fromkeys(("source_dictionary", "target_dictionary"), compute_fingerprint(words))}
+    save_file(arrays, str(path), metadata=about)
     assert message in refusal(path, words)
-    save_file(arrays if arrays["together"] is not None else {"a": np.zeros(1)}, str(path), metadata={"format": "x"})
-    assert 'not a file of the kind "shortlist" (its "format" is "x")' in refusal(path, words)
+    save_file(arrays, str(path), metadata={**about, "format": "x"})
+    assert "is not a shortlist of this version" in refusal(path, words)
 
 
 def test_the_list_of_checksums_has_it_if_there_is_one(tmp_path):
-    pairs = random_pairs(5)
-    write_data(tmp_path / "bin", {"train": pairs})
     folder = tmp_path / "bin"
+    write_data(folder, {"train": random_pairs(5)})
     assert main([str(folder)]) == 0 and not (folder / NAME).exists()
     Checksums(folder).add("dict.source.txt")
     for _ in range(2):  # the folder can also be made again with another shortlist
         assert main([str(folder), "--frequent", "2"]) == 0
         assert set(Checksums(folder).listed) == {"dict.source.txt", SHORTLIST}
         read(folder / SHORTLIST, folder)
-    task = SummarizationTask.of_folder(folder)
     content = bytearray((folder / SHORTLIST).read_bytes())
     content[-1] ^= 1
     (folder / SHORTLIST).write_bytes(bytes(content))
     with pytest.raises(InputError, match=f"{SHORTLIST} is damaged or was changed"):
-        read_shortlist(folder / SHORTLIST, task.source_dictionary, task.target_dictionary)
-
-
-@pytest.fixture(scope="module")
-def exported(tmp_path_factory):
-    """A run, a shortlist for it, and a model folder made from both."""
-    logging.getLogger("fairseq_etads.training.task").setLevel(logging.WARNING)
-    path = tmp_path_factory.mktemp("exported")
-    make_run(path / "run", pointer="soft")
-    task = SummarizationTask.of_folder(path / "run" / "prepared" / "bin")
-    words, file = task.source_dictionary, path / "list.safetensors"
-    write_shortlist(file, np.array([10], dtype=np.int32), np.full((44, 1), 11, dtype=np.int32), words, words, {})
-    options = ["--shortlist", str(file), "--beam", "3", "--max-len", "9"]
-    assert export([str(path / "run"), str(path / "model"), *options]) == 0
-    return path
+        read(folder / SHORTLIST, folder)
 
 
 TEXTS = ["w1 w2 New w3 new other w9", "w20 w21 w22 w23", "w9"]
 
 
-def test_a_folder_decodes_with_its_shortlist_unless_told_otherwise(exported, tmp_path):
-    folder = exported / "model"
-    assert read_config(folder).decoding["shortlist"] is True
-    assert SHORTLIST in Checksums(folder).listed and "--shortlist" in (folder / "README.md").read_text()
+def test_a_folder_decodes_with_its_shortlist_unless_told_otherwise_and_has_none_of_other_words(tmp_path, capsys):
+    logging.getLogger("fairseq_etads.training.task").setLevel(logging.WARNING)
+    run, folder, file, table = tmp_path / "run", tmp_path / "model", tmp_path / "list", np.full((44, 1), 11, np.int32)
+    make_run(run, pointer="soft")
+    words = SummarizationTask.of_folder(run / "prepared" / "bin").source_dictionary
+    write_shortlist(file, np.array([10], dtype=np.int32), table, words, words, {})
+    with_list, decoding = ["--shortlist", str(file)], ["--beam", "3", "--max-len", "9"]
+    assert export([str(run), str(folder), *with_list, *decoding]) == 0
+    assert read_config(folder).decoding["shortlist"] is True and SHORTLIST in Checksums(folder).listed
     summarizer = Summarizer.load(folder, "cpu")
-    assert export([str(exported / "run"), str(tmp_path / "plain"), "--beam", "3", "--max-len", "9"]) == 0
+    assert export([str(run), str(tmp_path / "plain"), *decoding]) == 0
     plain = Summarizer.load(tmp_path / "plain", "cpu")
-    without, with_list = summarizer.summarize(TEXTS, shortlist=False), summarizer.summarize(TEXTS)
-    assert [s.tokens for s in without] == [s.tokens for s in plain.summarize(TEXTS)]
-    assert [s.tokens for s in with_list] != [s.tokens for s in without]
+    without, found = summarizer.summarize(TEXTS, shortlist=False), summarizer.summarize(TEXTS)
+    assert [s.tokens for s in without] == [s.tokens for s in plain.summarize(TEXTS)] != [s.tokens for s in found]
     few = {f"w{number}" for number in range(7)}  # a beam of 3 needs seven words besides the special symbols
-    for text, summary in zip(TEXTS, with_list):
+    for text, summary in zip(TEXTS, found):
         assert set(summary.tokens) <= {*text.lower().split(), "w6", "w7", *few, "<unk>"}, "w6, w7 have the ids 10, 11"
-    with pytest.raises(InputError, match=r"--shortlist: .*plain has none; create it again with etads-export --short"):
+    with pytest.raises(InputError, match=r"--shortlist: .*plain has none"):
         plain.summarize(TEXTS, shortlist=True)
 
-
-def test_a_shortlist_of_other_words_is_not_exported(exported, tmp_path, capsys):
-    file, words = tmp_path / "other.safetensors", make_task(target_words=30).target_dictionary
-    write_shortlist(file, np.zeros(1, dtype=np.int32), np.full((30, 1), -1, dtype=np.int32), words, words, {})
-    assert export([str(exported / "run"), str(tmp_path / "model"), "--shortlist", str(file)]) == 2
+    words = make_task(target_words=30).target_dictionary
+    write_shortlist(file, np.zeros(1, dtype=np.int32), table[:30], words, words, {})
+    assert export([str(run), str(tmp_path / "refused"), *with_list]) == 2
     assert f"--shortlist {file} was created with a different source dictionary" in capsys.readouterr().err
-    assert not (tmp_path / "model").exists()
+    assert not (tmp_path / "refused").exists()
 
 
 def test_the_task_reads_the_file_of_its_option_or_of_a_call(written):
-    path, _ = written
-    task = make_task(tail=5, shortlist=str(path))
+    path, plain, task = str(written[0]), make_task(tail=5), make_task(tail=5, shortlist=str(written[0]))
     model = make_model("etads", task)
-    options = {"beam": 2, "max_len_b": 5, "max_len_a": 0, "replace_unk": None, "print_alignment": None}
-    generator = task.build_generator([model], Namespace(**options, constraints=None))
-    assert generator.shortlist.frequent.tolist() == [4, 5]
-    task = make_task(tail=5)
-    assert task.build_generator([model], Namespace(**options, constraints=None)).shortlist is None
-    called = task.build_generator([model], Namespace(**options, constraints=None, shortlist=str(path)))
-    assert called.shortlist.frequent.tolist() == [4, 5]
-    task = make_task(tail=5, shortlist=str(path))
-    with pytest.raises(ValueError, match=r"--shortlist .* has no effect with --score-reference"):
-        task.build_generator([model], Namespace(**options, constraints=None, score_reference=True))
+    for reading, given in ((task, {}), (plain, {"shortlist": path})):
+        assert reading.build_generator([model], options(**given)).shortlist.frequent.tolist() == [4, 5]
+    assert plain.build_generator([model], options()).shortlist is None
