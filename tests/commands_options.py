@@ -363,20 +363,21 @@ ENTRIES["etads-nli score"] = entries(
 
 ENTRIES["etads-content"] = entries(
     "in",
-    """
-    --documents 0 !! --documents 0: choose | --prepared in/none !! DATA in/none: no such folder
-    """,
+    "--documents 0 !! --documents 0: choose | --prepared in/none !! DATA in/none: no such folder",
 )
-ENTRIES["etads-select"] = entries(
-    "in",
-    """
-    --max-tokens 0 !! --max-tokens 0: choose
-    """,
-)
+ENTRIES["etads-select"] = entries("in", "--max-tokens 0 !! --max-tokens 0: choose")
 ENTRIES["etads-tune"] = entries(
     "debian in/documents in/reference",
     """
-    --starting-points 3 !! no effect without --mert
+    --starting-points 3 !! no effect without --mert | --nbest 9 !! --nbest 9 | --trials 0 !! --trials 0
+    --seed -1 !! --seed -1 | --max-tokens 0 !! --max-tokens 0 | --encoder-memory -1 !! --encoder-memory -1
+    """,
+)
+ENTRIES["etads-train"] = entries(
+    "--prepared in/none --out b",
+    """
+    --recipe huge !! --recipe | --pointer hard !! --pointer | --size 0 !! --size 0 | --split 8/1/1 !! --split
+    --target-column x !! --target-column | --text-words ptb !! --text-words | --max-update 0 !! --max-update 0
     """,
 )
 NEEDED = {

@@ -111,12 +111,14 @@ def test_a_training_is_done_once_with_the_same_options_and_data(train, tmp_path)
         train("--lr", "1")
     assert not (tmp_path / "run" / "finished.txt").exists()
     (tmp_path / "fails").unlink()
-    assert "already trained" not in train("--lr", "1") and calls(tmp_path) == 2
+    said = train("--lr", "1")
+    assert "already trained" not in said and "other options" not in said and calls(tmp_path) == 2
     assert "already trained with these options" in train("--lr", "1", "--log-interval", "7")
     record.unlink()  # as in the runs of earlier versions
     assert "already trained" in train("--lr", "1") and record.exists() and calls(tmp_path) == 2
     said = train("--lr", "2")
-    assert "a training with other options" in said and "     > --lr 2\n" in said and calls(tmp_path) == 3
+    assert "a training with other options" in said and "     < --lr 1\n     > --lr 2\n" in said
+    assert calls(tmp_path) == 3
     checkpoint.unlink()
     assert "already trained" not in train("--lr", "2") and calls(tmp_path) == 4
 
