@@ -365,6 +365,7 @@ ENTRIES["etads-content"] = entries(
     "in",
     "--documents 0 !! --documents 0: choose | --prepared in/none !! DATA in/none: no such folder",
 )
+ENTRIES["etads-labels"] = entries("in/none", "--jobs 0 !! --jobs 0 | --truncate-source 0 !! --truncate-source 0")
 ENTRIES["etads-select"] = entries("in", "--max-tokens 0 !! --max-tokens 0: choose")
 ENTRIES["etads-tune"] = entries(
     "debian in/documents in/reference",

@@ -37,18 +37,15 @@ WHOLE = ["the cat sat <q> a dog ran, <q> it rained <q> we left", "one <q> two tw
 @pytest.mark.parametrize(
     "options, expected",
     [
-        ("--by lead --sentences 2", ["the cat sat <q> a dog ran,", *WHOLE[1:]]),
         ("--by lead --truncate-source 6", ["the cat sat <q> a", *WHOLE[1:]]),
         ("--by oracle", ["it rained <q> we left", "two two", "four"]),
         (f"{SELECTOR} --sentences 2", ["a dog ran, <q> we left", *WHOLE[1:]]),
-        (f"{TAGGER} --sentences 1", ["we left", "one", "five"]),
         (f"{PHRASES} --threshold 0.25", ["cat <q> dog ran, <q> it rained <q> we left", "", ""]),
         (f"{SELECTOR} --threshold 0.25", ["a dog ran, <q> it rained <q> we left", "one", "four <q> five"]),
         (f"{SELECTOR} --threshold 0.5", ["a dog ran, <q> we left", "one", "four"]),  # the likeliest in any case
         (f"{SELECTOR} --threshold 0.5 --at-least 3", ["a dog ran, <q> it rained <q> we left", *WHOLE[1:]]),
         (f"{SELECTOR} --threshold 0.1 --sentences 1", ["we left", "one", "four"]),
         # Documents have 12, 3 and 2 words. If one does not fit, sentences of fewer than three words are left out.
-        (f"{SELECTOR} --words 20", WHOLE),
         (f"{SELECTOR} --words 7", ["the cat sat <q> a dog ran,", *WHOLE[1:]]),
         (f"{SELECTOR} --words 4", ["a dog ran,", *WHOLE[1:]]),
         (f"{TAGGER} --words 4", ["the cat sat", *WHOLE[1:]]),  # its words are likelier on average
@@ -72,13 +69,11 @@ def test_labelled_sentences_are_those_of_the_oracle(data, capsys):
     "options, message",
     [
         ("--by tagger", "--by tagger needs --selection"),
-        ("--by lead --selection x", "--selection x has no effect without --by selector"),
         ("--by lead --words 4", "--words 4 has no effect without --by selector"),
         (f"{SELECTOR} --words 4 --threshold 0.5", "--words 4 does not go with --threshold 0.5"),
         (f"{SELECTOR} --at-least 2", "--at-least 2 needs --threshold"),
         (f"{SELECTOR} --threshold nan", "--threshold nan: choose a probability"),
         ("--by labels --labels nowhere", "no nowhere/labels.sentences.test"),
-        ("--by selector --selection nowhere", "no nowhere/probabilities.sentences.test"),
         ("--by lead --subset valid", 'no split "valid"'),
     ],
 )
@@ -120,11 +115,7 @@ def test_files_that_do_not_fit_are_refused(values):
     rows = [(compute_source_hash(d.split()), ["0"] * len(d.split())) for d in DOCUMENTS]
     for header, given, message in (
         ({"documents": 2}, rows[:2], "covers 2 documents, but DATA has 3"),
-        (
-            {"documents": 3, "kind": "distribution"},
-            rows,
-            "distribution; create it with etads-labels --kind extract or match",
-        ),
+        ({"documents": 3, "kind": "distribution"}, rows, "distribution; create it with etads-labels --kind extract"),
         ({"documents": 3, "truncate_source": 5}, rows, "first 5 tokens of each document, but --truncate-source is 400"),
         ({"documents": 3}, rows[::-1], "line 2: does not match document"),
     ):

@@ -81,8 +81,6 @@ def test_the_number_of_processes_changes_nothing(tmp_path):
     "summary, options, message",
     [
         ("a", "--subset valid", 'no split "valid"'),
-        ("a", "--jobs 0", "--jobs 0"),
-        ("a", "--truncate-source 0", "--truncate-source 0"),
         ("a", "--kind match --jobs 1", 'no "<q>"'),
         (None, "--jobs 1", "dict.None.txt"),
     ],
