@@ -39,9 +39,7 @@ def test_summaries_are_as_long_as_in_the_training_data_which_runs_may_share(tmp_
     assert "fairseq-train x\n" in (tmp_path / "folder" / "README.md").read_text()
 
 
-def test_an_empty_folder_is_filled_and_the_current_one_and_a_run_without_checkpoints_are_refused(
-    run, tmp_path, monkeypatch, capsys
-):
+def test_an_empty_folder_is_filled_and_the_current_one_refused(run, tmp_path, monkeypatch, capsys):
     (tmp_path / "empty").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "empty")
     assert main([str(run), str(tmp_path / "link")]) == 0 and read_config(tmp_path / "empty")

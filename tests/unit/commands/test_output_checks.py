@@ -15,7 +15,7 @@ from documented import ENTRIES
 CHECKPOINT, BIN = "run/checkpoints/checkpoint_best.pt", "run/prepared/bin"
 PROBABILITIES, CONTENT, LABELS = "run/probabilities.sentences.test", "run/content.npz", f"{BIN}/labels.words.test"
 DATA, DICT, NLI = f"{BIN}/test.s-t.s.bin", f"{BIN}/dict.s.txt", "nli/config.json"
-PREPARED, LISTED = "run/prepared/prepare.json", ("run/prepared/dict.txt", "model/dict.txt")
+LISTED = ("run/prepared/dict.txt", "model/dict.txt")
 CASES = [
     ("d.txt", "etads-summarize debian d.txt --output {}"),
     ("d.txt.partial", "etads-summarize debian --lines d.txt.partial --output d.txt"),
@@ -25,7 +25,6 @@ CASES = [
     (LABELS, "etads-extract run/prepared {} --by labels"),
     (CONTENT, "etads-extract run/prepared {} --by content --selection run"),
     (CHECKPOINT, "etads-select run --report {}"),
-    (LABELS, "etads-select run --report {}"),
     (PROBABILITIES, "etads-select run --report {}"),
     (CHECKPOINT, "etads-rewrite run/prepared {} --extractor run --abstractor run"),
     (DICT, "etads-shortlist run/prepared --out {}"),
@@ -45,8 +44,8 @@ def test_every_command_is_tested():
 @pytest.mark.parametrize("path, words", CASES, ids=lambda value: value.split(" run")[0].replace("/", "."))
 def test_what_is_read_is_not_replaced(path, words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    of_run = CHECKPOINT, DATA, DICT, LABELS, PROBABILITIES, CONTENT, PREPARED
-    for name in ("d.txt", "d.svg", "d.txt.partial", *of_run, NLI, *LISTED):
+    files = ("d.txt", "d.svg", "d.txt.partial", CHECKPOINT, DATA, DICT, LABELS, PROBABILITIES, CONTENT)
+    for name in (*files, "run/prepared/prepare.json", NLI, *LISTED):
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text("a 1\n")
     for name in LISTED:
