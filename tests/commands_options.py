@@ -2,7 +2,7 @@
 
 import json
 import re
-from typing import Dict, NamedTuple, Optional, Sequence, Union
+from typing import Dict, List, NamedTuple, Optional, Sequence, Union
 
 
 class Entry(NamedTuple):
@@ -34,7 +34,7 @@ def entries(base: str, table: str, make: Sequence[str] = ()) -> Dict[str, Entry]
             "OPTION: WORDS" if they begin with another option. Later ones replace earlier ones.
     """
     found = {}
-    for cell in filter(None, map(str.strip, re.split(r" \| |\n", table))):
+    for cell in cells(table):
         option, _, words = cell.rpartition(": ") if re.match("--[a-z-]+: ", cell) else ("", "", cell)
         words, _, refused = words.partition(" !! ")
         needs, several, words = words.rpartition(" :: ")
@@ -42,6 +42,11 @@ def entries(base: str, table: str, make: Sequence[str] = ()) -> Dict[str, Entry]
         option = option or words.split()[0]
         found[option] = Entry(whole if several else base, words, refused or None, make)
     return found
+
+
+def cells(table: str) -> List[str]:
+    """Cells of a table, which are separated by " | " or line ends."""
+    return [cell.strip() for cell in re.split(r" \| |\n", table) if cell.strip()]
 
 
 DOCUMENTS = """\
@@ -200,6 +205,8 @@ INPUTS["text/valid.source"] = "the dog ran\n"
 INPUTS["text/test.source"] = "The cat barked\n"
 INPUTS["text/test.target"] = "it barked\n"
 INPUTS["text/valid.target"] = "it ran\n"
+INPUTS["empty"] = ""
+INPUTS["blank"] = "\n\n"
 INPUTS["documents2"] = "The old <b>town</b> was caf\u00e9 wet\u200b . <q> it rained\n\nagain a dog barked at night .\n"
 INPUTS["documents3"] = "a dog barked at night . nobody heard the dog . it went away\nx y z\nthe cat sat on the mat\n"
 INPUTS["reference2"] = "a cat on a mat\nthe dog barked\nrain fell over town\n"
@@ -220,6 +227,14 @@ INPUTS["lists.jsonl"] = "".join(
 INPUTS["leftovers"] = "the ca@@ t ran home\nthe -lrb- dog <unk> barks\nthe child@@ ren ran\n"
 INPUTS["text/train.source.origin"] = "cnn\ndailymail\ncnn\n"
 INPUTS["text/valid.source.origin"] = INPUTS["text/test.source.origin"] = "cnn\n"
+_RUN = ("checkpoints/checkpoint_best.pt", "probabilities.sentences.test", "content.npz", "prepared/prepare.json")
+_RUN += (
+    "prepared/dict.txt",
+    *(f"prepared/bin/{name}" for name in ("test.s-t.s.bin", "dict.s.txt", "labels.words.test")),
+)
+for _name in ("d.svg", "out.partial", "nli/config.json", "model/dict.txt", *(f"run/{name}" for name in _RUN)):
+    INPUTS[_name] = "a 1\n"
+INPUTS["model/SHA256SUMS"] = INPUTS["run/prepared/SHA256SUMS"] = f"{'0' * 64}  dict.txt\n"
 _LETTERS = {"7": {"A": "a", "B": "b"}, "9": {"A": "b", "B": "a"}}
 _KEY = {"format": 1, "id": "2601c9fb", "seed": 1, "systems": ["a", "b"], "scale": [1, 5], "sheets": {"x": _LETTERS}}
 _KEY["criteria"] = ["salience", "fluency", "non-repetition"]
@@ -374,13 +389,6 @@ ENTRIES["etads-tune"] = entries(
     --seed -1 !! --seed -1 | --max-tokens 0 !! --max-tokens 0 | --encoder-memory -1 !! --encoder-memory -1
     """,
 )
-ENTRIES["etads-train"] = entries(
-    "--prepared in/none --out b",
-    """
-    --recipe huge !! --recipe | --pointer hard !! --pointer | --size 0 !! --size 0 | --split 8/1/1 !! --split
-    --target-column x !! --target-column | --text-words ptb !! --text-words | --max-update 0 !! --max-update 0
-    """,
-)
 NEEDED = {
     *(("etads-debian", option) for option in ("--sample", "--force", "--lists", "--translation")),
     *(("etads-corpus parallel", option) for option in ("--input", "--fallback-encoding", "--skip-bad", "--force")),
@@ -388,3 +396,83 @@ NEEDED = {
     ("etads-human score", "--skip-malformed"),
 }
 """Options without which the command is refused: what it would read is missing or damaged, or the output exists."""
+REFUSALS: Dict[str, str] = {
+    "etads-compare": """
+        --likelihood a b c !! c is not needed | a b !! REF | ref --a x !! --a x needs --b: give both or neither
+        ref --a x ./x --b y z !! --a x is given twice | a b ref --json . !! --json .: is a folder
+    """,
+    "etads-explain": """
+        debian in/packages !! give --output PAGE, --json FILE, or both
+        debian in/packages -o - --json - !! only one of them
+        debian in/packages -o in/packages --document all !! --output in/packages already exists
+        debian in/packages -o x --document all --summary w1 !! --summary w1 does not go with --document all
+        debian in/packages --lines -o x --document 5 !! --document 5: no such id
+        debian in/blank --lines -o x !! no document with words in it
+        in/model in/documents --output in/model/dict.txt !! is also read
+        debian in/bad --lines -o x !! in/bad, line 1: not UTF-8 | debian in/bad --document all -o x !! in/bad
+    """,
+    "etads-models": "etadz !! etadz",
+    "etads-reproduce": """
+        see2017_cnndm --rows nonesuch !! --rows nonesuch: choose one of: pointer_generator
+        debian_equal_time --archs nonesuch !! --archs nonesuch: choose one of: etads, pg_coverage
+        see2017_cnndm --steps 0 !! --steps 0: choose a whole number above 0
+        see2017_cnndm --stages "50/15 100" !! is not DOCUMENT/SUMMARY
+        see2017_cnndm --steps 70000 !! 8 stages of 10000 steps
+        see2017_cnndm !! --data is missing; this command makes it: etads corpus cnndm
+        see2017_cnndm --data nowhere !! --data nowhere: no prepared data in it; etads corpus cnndm
+        see2017 !! no such recipe; did you mean see2017_cnndm?
+    """,
+    "etads-rouge": """
+        in/system in/reference in/pair !! in/system has 3 summaries, in/pair has 2 | in/empty in/reference !! in/empty
+        in/bad in/reference !! in/bad, line 1: not UTF-8
+        in/pair in/pair --also entail --entail-model in/nli --json in/nli/config.json !! is also read
+        in/system in/reference --duc75 --bytes 80 !! --duc75 and --bytes 80
+        in/system in/reference --irregular yes --no-stem !! --irregular yes has no effect with --no-stem
+    """,
+    "etads-summarize": """
+        debian in --input-format lines !! FILE in: is a folder, but --input-format is lines
+        debian in/packages --min-len 999 !! --min-len 999: choose at most --max-len
+        debian in/documents --output in/documents !! is also read
+        debian --lines in/out.partial --output in/out !! is also read
+        debian in/packages --output . !! --output . | debian in/packages --output a.jsonl.gz !! is written uncompressed
+    """,
+    "etads-extract": """
+        in/run/prepared in/run/prepared/bin/test.s-t.s.bin --by lead !! is also read
+        in/run/prepared in/run/prepared/bin/labels.words.test --by labels !! is also read
+        in/run/prepared in/run/content.npz --by content --selection in/run !! is also read
+    """,
+    "etads-plot": "in/d.svg --out in/d.svg !! is also read",
+    "etads-results": "in --claims none !! none: No such file",
+    "etads-rewrite": """
+        in/run/prepared in/run/checkpoints/checkpoint_best.pt --extractor in/run --abstractor in/run !! is also read
+    """,
+    "etads-select": """
+        in/run --report in/run/checkpoints/checkpoint_best.pt !! is also read
+        in/run --report in/run/probabilities.sentences.test !! is also read
+    """,
+    "etads-shortlist": """
+        in/run/prepared --out in/run/prepared/bin/dict.s.txt !! is also read
+        in/run/prepared --out in/run/prepared/dict.txt !! is also read
+    """,
+    "etads-tune": "debian in/documents in/reference --quiet !! FOLDER debian comes with the package",
+    "etads-train": """
+        --out b !! --text is missing | --text nowhere --out b !! --text nowhere: no such file or folder
+        --text in/text --out b --tokens letters !! letters
+        --text in/text --out b --source-column body !! --source-column body: needs a table
+        --text in/text --out b --target-column title !! --target-column title: needs a table
+        --text in/text --out b --split 8/1/1 !! --split 8/1/1: needs a table
+        --text in/text --out b --no-quotes !! --no-quotes: needs a table
+        --text in/text --out b --minutes 5 --arch pointer_generator !! --minutes 5 has no effect with --recipe paper
+        --text in/text --out b --words 5 !! --words 5 has no effect without --long
+        --text in/text --out in/pair !! in/pair: File exists | --text in/text --out a:b !! --out a:b: contains a colon
+        --text in/text --out b --recipe huge --no-content !! --recipe
+        --text in/text --out b --pointer hard !! --pointer
+        --text in/text --out b --size 0 !! --size 0 | --text in/text --out b --max-update 0 !! --max-update 0
+        --prepared nowhere --out b !! --prepared nowhere: no prepared data there
+        --prepared a --out b --keep-case !! --keep-case has no effect without --text
+        --prepared a --out b --text-words ptb !! --text-words ptb has no effect without --text
+        --prepared a --out b --long !! --long needs --text
+        --text in/text --out b -- --save-dir=c !! --save-dir after --: is decided by etads-train; give --out
+    """,
+}
+"""Command -> table of words which are refused before any work, and a part of the message: WORDS !! MESSAGE."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Dict, NamedTuple
 
 import pytest
-from commands_options import ENTRIES, INPUTS, NEEDED, Entry
+from commands_options import ENTRIES, INPUTS, NEEDED, REFUSALS, Entry, cells
 from documented import parser_of, project_commands
 from etads_preprocess import debian
 
@@ -65,7 +65,8 @@ def options_with_tests(name):
     """Options that have an entry, or are named by a test of the command, which is too slow here."""
     module = MAINS[name.split()[0]].__module__.rpartition(".")[2]
     of_command = re.compile(rf"\b{name.split()[-1]}\b|(commands|preprocess)(\.| import .*\b){module}\b")
-    named = (re.findall(r"(?<=[\"' ])--[\w-]+", text) for text in TEXTS if of_command.search(text))
+    texts = [REFUSALS.get(name, ""), *filter(of_command.search, TEXTS)]
+    named = (re.findall(r"(?<=[\"' ])--[\w-]+", text) for text in texts)
     return {*ENTRIES.get(name, {}), *itertools.chain.from_iterable(named)}
 
 
@@ -97,7 +98,7 @@ def run(tmp_path, monkeypatch, capsys):
         folder = tmp_path / str(count)
         (folder / "in").mkdir(parents=True)
         for file, text in INPUTS.items():
-            (folder / "in" / file).parent.mkdir(exist_ok=True)
+            (folder / "in" / file).parent.mkdir(parents=True, exist_ok=True)
             (folder / "in" / file).write_bytes(text if isinstance(text, bytes) else text.encode())
         monkeypatch.chdir(folder)
         monkeypatch.setattr(debian, "LISTS", Path("no-lists"))  # the machine may have APT's lists
@@ -169,6 +170,13 @@ def test_an_option_changes_the_result(name, option, entry: Entry, run, base_resu
 def test_an_option_is_refused(name, option, entry: Entry, run):
     result = run(name, [*shlex.split(entry.base), *shlex.split(entry.run)], entry.make)
     assert result.status and entry.refused in result.said.replace("\n", " "), result
+
+
+@pytest.mark.parametrize("name, row", [(name, row) for name, table in REFUSALS.items() for row in cells(table)])
+def test_what_cannot_be_used_is_refused_before_any_work(name, row, run):
+    words, _, message = row.partition(" !! ")
+    result = run(name, shlex.split(words))
+    assert result.status == 2 and message in result.said.replace("\n", " ") and not result.files, result
 
 
 @pytest.mark.parametrize("name", [name for name, entries in ENTRIES.items() if any(e.run for e in entries.values())])

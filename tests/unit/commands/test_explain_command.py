@@ -73,27 +73,6 @@ def test_a_folder_with_files_is_refused(explain):
         assert [path.name for path in (explain.path / "site").iterdir()] == ["a"]
 
 
-@pytest.mark.parametrize(
-    "arguments,says",
-    [
-        ("a.txt", "give --output PAGE, --json FILE, or both"),
-        ("a.txt -o - --json -", "only one of them"),
-        ("a.txt -o a.txt --document all", "--output a.txt already exists"),
-        ("a.txt -o x --document all --summary w1", "--summary w1 does not go with --document all"),
-        ("a.txt --lines -o x --document 5", "--document 5: no such id"),
-        ("empty -o x", "no document with words in it"),
-        ("bad --lines -o x", "bad, line 1: not UTF-8"),
-        ("bad --document all -o x", "bad"),
-    ],
-)
-def test_what_does_not_fit_is_refused_and_leaves_nothing(explain, arguments, says):
-    (explain.path / "empty").write_text("\n\n")
-    (explain.path / "bad").write_bytes(b"\xff\n")
-    before = sorted(explain.path.iterdir())
-    status, out, said = explain(*arguments.split())
-    assert (status, out) == (2, "") and says in said and sorted(explain.path.iterdir()) == before
-
-
 def test_odd_file_names_are_only_names(explain):
     name = "<img src=x onerror=alert(1)>&\u202e.txt"
     (explain.path / name).write_text("w1")

@@ -9,7 +9,6 @@ import pytest
 from test_rouge import HYPOTHESES, REFERENCES
 
 from fairseq_etads.commands import analyse as analysis_command
-from fairseq_etads.commands import rouge as command
 from fairseq_etads.commands.compare import main as compare_main
 from fairseq_etads.commands.rouge import main
 from fairseq_etads.evaluation import rouge
@@ -118,24 +117,10 @@ def test_a_dash_is_standard_input_which_can_be_read_once(tmp_path, capsys, monke
         assert "standard input (-) is given twice" in err if status else "100.00" in out
 
 
-@pytest.mark.parametrize(
-    "arguments, words",
-    [
-        (["hyp.txt", "ref.txt", "short"], "hyp.txt has 3 summaries, short has 2"),
-        (["empty", "ref.txt"], "empty: empty"),
-        (["latin1", "ref.txt"], "latin1, line 2: not UTF-8"),
-        (["hyp.txt", "ref.txt", "--duc75", "--bytes", "80"], "--duc75 and --bytes 80"),
-        (["hyp.txt", "ref.txt", "--irregular", "yes", "--no-stem"], "--irregular yes has no effect with --no-stem"),
-    ],
-)
-def test_what_cannot_be_scored_is_refused_before_scoring(files, arguments, words, tmp_path, capsys, monkeypatch):
-    write(tmp_path / "short", REFERENCES[:2])
-    write(tmp_path / "empty", [])
-    (tmp_path / "latin1").write_bytes("one\ncaf\u00e9\nthree\n".encode("latin-1"))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(command.scoring_options, "score_summaries", lambda *_, **__: pytest.fail("scored first"))
-    assert main(arguments) == 2
-    assert words in capsys.readouterr().err
+def test_a_missing_perl_is_named(files, monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main([*files, "--backend", "perl"]) == 2
+    assert "there is no perl on PATH" in capsys.readouterr().err
 
 
 # --- etads-compare ---
@@ -178,17 +163,3 @@ def test_families_of_documents_are_drawn_together(tmp_path, capsys):
     assert row["interval"] is None and row["p_bootstrap"] == 1 and row["difference"] > 10
     assert compare_main([better, worse, references, "--families", write(tmp_path / "short", ["cat"])]) == 2
     assert "has 1 lines, but there are 7 documents" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("--likelihood a b c", "c is not needed"),
-        ("a b", "REF"),
-        ("ref --a x", "--a x needs --b: give both or neither"),
-        ("ref --a x ./x --b y z", "--a x is given twice"),
-        ("a b ref --json .", "--json .: is a folder"),
-    ],
-)
-def test_arguments_that_do_not_fit_are_named(arguments, message, capsys):
-    assert compare_main(arguments.split()) == 2 and message in capsys.readouterr().err

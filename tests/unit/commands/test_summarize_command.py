@@ -157,21 +157,6 @@ def test_an_output_among_the_documents_is_refused(summarize, wanted, tmp_path):
     assert summarize(tmp_path / "docs", "--output", output)[0] == 0 and output.read_text() == wanted[0] + "\n"
 
 
-@pytest.mark.parametrize(
-    "arguments,words",
-    [
-        (". --input-format lines", "FILE .: is a folder, but --input-format is lines"),
-        ("--min-len 10", "--min-len 10: choose at most --max-len, which is 9"),
-        ("--output .", "--output ."),
-        ("--output a.jsonl.gz", "--output a.jsonl.gz: is written uncompressed"),
-    ],
-)
-def test_wrong_options_are_refused_before_the_model_is_loaded(summarize, arguments, words, monkeypatch):
-    monkeypatch.setattr(Summarizer, "load", lambda *args, **options: pytest.fail("loaded"))
-    status, lines, said = summarize(*arguments.split())
-    assert (status, lines) == (2, []) and words in said
-
-
 def test_documents_that_are_cut_or_unlike_the_training_are_pointed_out(summarize, monkeypatch):
     long = b" ".join(b"w%d" % (n % 40) for n in range(75))
     assert "documents truncated to their first 60 tokens: 1;" in summarize(stdin=b"w1 w2\n" + long + b"\n")[2]

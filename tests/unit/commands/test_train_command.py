@@ -1,4 +1,4 @@
-"""The command etads-train: what it refuses before any work, and what it passes to fairseq-train."""
+"""The command etads-train: what it passes to fairseq-train."""
 
 import os
 import subprocess
@@ -6,39 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from programs import as_program
 
 from fairseq_etads.commands import train
-
-main = as_program(train.main)
-
-
-@pytest.mark.parametrize(
-    "options,words",
-    [
-        ("--out b", "--text is missing"),
-        ("--text nowhere --out b", "--text nowhere: no such file or folder"),
-        ("--text text --out b --tokens letters", "'letters' (choose from"),
-        ("--text text --out b --source-column body", "--source-column body: needs a table"),
-        ("--text text --out b --no-quotes", "--no-quotes: needs a table"),
-        ("--text text --out b --minutes 5 --arch pointer_generator", "--minutes 5 has no effect with --recipe paper"),
-        ("--text text --out b --words 5", "--words 5 has no effect without --long"),
-        ("--text text --out file", "file: File exists"),
-        ("--text text --out a:b", "--out a:b: contains a colon"),
-        ("--prepared nowhere --out b", "--prepared nowhere: no prepared data there"),
-        ("--prepared a --out b --keep-case", "--keep-case has no effect without --text"),
-        ("--prepared a --out b --long", "--long needs --text"),
-        ("--text text --out b -- --save-dir=c", "--save-dir after --: is decided by etads-train; give --out"),
-    ],
-)
-def test_bad_options_are_refused_before_any_work(options, words, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "file").touch()
-    (tmp_path / "text").mkdir()
-    with pytest.raises(SystemExit) as stopped:
-        main(options.split())
-    said = capsys.readouterr().err.strip().splitlines()
-    assert stopped.value.code == 2 and len(said) == 1 and words in said[0], said
 
 
 def train_by(tmp_path, code, *options):

@@ -264,29 +264,6 @@ def test_a_key_that_would_have_no_effect_is_refused(tmp_path):
         load_recipe(str(tmp_path / "mine.yaml"))
 
 
-@pytest.mark.parametrize(
-    "words,message",
-    [
-        (["see2017_cnndm", "--rows", "nonesuch"], "--rows nonesuch: choose one of: pointer_generator"),
-        (["debian_equal_time", "--archs", "nonesuch"], "--archs nonesuch: choose one of: etads, pg_coverage"),
-        (["see2017_cnndm", "--steps", "0"], "--steps 0: choose a whole number above 0"),
-        (["see2017_cnndm", "--stages", "50/15 100"], "is not DOCUMENT/SUMMARY"),
-        (["see2017_cnndm", "--steps", "70000"], "8 stages of 10000 steps"),
-        (["see2017_cnndm"], "--data is missing; this command makes it: etads corpus cnndm"),
-        (["see2017_cnndm", "--data", "nowhere"], "--data nowhere: no prepared data in it; etads corpus cnndm"),
-        (["see2017"], "no such recipe; did you mean see2017_cnndm?"),
-    ],
-)
-def test_a_wrong_value_is_refused_before_work(words, message, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    try:
-        status = reproduce.main(words)
-    except SystemExit as end:
-        status = end.code
-    assert status == 2 and message in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
-
-
 def test_recipes_are_listed_shown_and_planned(capsys):
     for words, said in (
         (["--list"], "see2017_cnndm "),
