@@ -60,9 +60,9 @@ def test_scores_are_means_over_seeds_with_intervals(tmp_path, capsys):
     write(tmp_path, "old", 2)
     exact = {metric: {"f1": 41.234, "f1_interval": [40.001, 42.349]} for metric in METRICS}
     record = {"f1": {metric: [41.2, 41.27] * 20 for metric in METRICS}, "rouge": {"scores": exact, "signature": "R|x"}}
-    (tmp_path / "news/new-1.json").write_text(json.dumps(record), encoding="utf-8")
+    (tmp_path / "news/new-1.json").write_text(json.dumps(record))
     line = json.dumps({"line": 1, **{metric: {"f1": 75.0, "recall": 70.0} for metric in METRICS}})
-    (tmp_path / "news/lead-3-1.jsonl").write_text(f"{line}\n" * 40, encoding="utf-8")
+    (tmp_path / "news/lead-3-1.jsonl").write_text(f"{line}\n" * 40)
     text = said(capsys, tmp_path)
     rows = {line.split()[0]: line.split()[1:] for line in text.splitlines() if "[" in line}
     assert [*rows] == ["lead-3", "old", "new"] and rows["new"] == ["1", *["41.23", "[40.00,", "42.35]"] * 3]
@@ -100,9 +100,9 @@ def test_a_page_keeps_its_text_and_is_checked(tmp_path, capsys):
     text = page.read_text(encoding="utf-8").replace("# Results", "# Mine\n\nMy words.")
     assert text.index("| More news") < text.index("| News") and text.count("**holds**") == 2
     page.write_text(text, encoding="utf-8")
-    said(capsys, tmp_path, "--page", page)
-    said(capsys, tmp_path, "--check", page)
-    assert page.read_text(encoding="utf-8") == text
+    for option in ("--page", "--check"):
+        said(capsys, tmp_path, option, page)
+        assert page.read_text(encoding="utf-8") == text
     page.write_text(text.replace("**holds**", "fails"), encoding="utf-8")
     assert main([str(tmp_path), "--check", str(page), "--bootstrap", "300"]) == 1
     assert "the records give another line 9" in capsys.readouterr().err

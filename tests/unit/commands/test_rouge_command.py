@@ -32,7 +32,7 @@ def test_command_prints_and_writes_the_report(files, tmp_path, capsys):
     saved = tmp_path / "scores.json"
     assert main([*files, files[1], "--format", "json", "--json", str(saved)]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found == json.loads(saved.read_text(encoding="utf-8"))
+    assert found == json.loads(saved.read_text())
     assert found.pop("hypothesis_file") == files[0] and found.pop("reference_files") == [files[1], files[1]]
     assert found == json.loads(json.dumps(rouge(HYPOTHESES, [REFERENCES, REFERENCES]).to_dict()))
 
@@ -151,15 +151,14 @@ def test_families_of_documents_are_drawn_together(tmp_path, capsys):
     worse = write(tmp_path / "b", ["the cat"] * 6 + ["it snows"])
     references = write(tmp_path / "ref", ["the cat sat"] * 6 + ["it rains"])
     families = write(tmp_path / "families", ["cat\ttest"] * 6 + ["rain\t-"])
-    one = write(tmp_path / "one", ["x"] * 7)
     systems = [better, worse, references, "--bootstrap", "999"]
     assert compare(tmp_path, *systems)["scores"]["rouge1"]["p_randomisation"] < 0.05
     report = compare(tmp_path, *systems, "--families", families)
     assert report["scores"]["rouge1"]["p_randomisation"] > 0.5 and "|families:2|" in report["signature"]
     assert f"warning: fewer than 10 families in {families}" in capsys.readouterr().err
     again = write(tmp_path / "again", ["the cat sat"] * 7)
-    runs = [references, "--a", better, again, "--b", worse, "--bootstrap", "50"]
-    row = compare(tmp_path, *runs, "--families", one)["scores"]["rouge1"]
+    runs = [references, "--a", better, again, "--b", worse, "--families", write(tmp_path / "one", ["x"] * 7)]
+    row = compare(tmp_path, *runs, "--bootstrap", "50")["scores"]["rouge1"]
     assert row["interval"] is None and row["p_bootstrap"] == 1 and row["difference"] > 10
     assert compare_main([better, worse, references, "--families", write(tmp_path / "short", ["cat"])]) == 2
     assert "has 1 lines, but there are 7 documents" in capsys.readouterr().err

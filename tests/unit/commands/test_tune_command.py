@@ -5,7 +5,6 @@ import json
 import math
 import re
 import shutil
-import sys
 
 import optuna
 import pytest
@@ -83,7 +82,7 @@ def test_lines_json_lines_and_csv_give_the_same_tables(place, capsys):
         ("b", ["both.jsonl", "--source-column", "body", "--target-column", "short"]),
         ("c", ["both.csv"]),
     ):
-        status, out, err = run(capsys, *inputs, out=name, search=search)
+        status, _, err = run(capsys, *inputs, out=name, search=search)
         assert status == 0, err
         files = {path.name for path in (place / name).iterdir()}
         assert files == {"study.journal", "trials.csv", "tuning.json", "tuning.png", "history.png"}
@@ -91,7 +90,6 @@ def test_lines_json_lines_and_csv_give_the_same_tables(place, capsys):
     rows = list(csv.DictReader((place / "a" / "trials.csv").read_text().splitlines()))
     assert [row["trial"] for row in rows] == ["0", "1", "2"]
     assert {"lenpen", "max_len", "mean", "rouge1", "rouge2", "rougeL", "words", "copy rate"} <= {*rows[0]}
-    assert len([line for line in out.splitlines() if line.startswith("|")]) == 5
     assert content(place / "model") == before, "nothing is written without --write"
 
 
@@ -132,7 +130,6 @@ def test_defaults_that_are_the_best_stay_and_chance_is_not_called_significant(pl
         ("d.txt blank.txt", "no document and its reference both have words"),
         ("d.txt", "REFERENCES are missing"),
         ("both.jsonl --source-column body", "--target-column is needed"),
-        ("d.txt r.txt --source-column x", "--source-column x"),
         ("d.txt r.txt --range lenpen=2:1", "--range lenpen=2:1"),
         ("d.txt r.txt --metric rouge1-recall75", "--metric rouge1-recall75"),
         ("d.txt r.txt --mert --search lenpen", "--search lenpen has no effect with --mert"),
@@ -148,28 +145,12 @@ def test_what_cannot_be_used_is_refused(place, capsys, arguments, message):
 
 
 def test_what_would_hinder_writing_is_said_before_the_first_trial(place, capsys, monkeypatch):
-    weights = place / "model" / "model.safetensors"
-    whole = weights.read_bytes()
-    weights.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    status, _, err = run(capsys, "d.txt", "r.txt", "--write")
-    assert status == 2 and "model.safetensors is damaged or was changed" in err
-    weights.write_bytes(whole)
-
     def read_only(*_, dir):  # a folder that is read-only even if the tests run as root
         raise OSError(30, "Read-only file system", str(dir))
 
     monkeypatch.setattr(model_card.tempfile, "TemporaryFile", read_only)
     status, _, err = run(capsys, "d.txt", "r.txt", "--write")
     assert status == 2 and "model: cannot be written to" in err and not (place / "model-tuning").exists()
-
-
-def test_without_matplotlib_there_is_no_plot_and_without_optuna_no_search(place, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    status, _, err = run(capsys, "d.txt", "r.txt", trials=1)
-    assert status == 0 and not (place / "model-tuning" / "tuning.png").exists()
-    monkeypatch.setitem(sys.modules, "optuna", None)
-    status, _, err = run(capsys, "d.txt", "r.txt", out="other")
-    assert status == 2 and "Optuna is missing: pip install optuna" in err
 
 
 def test_extractive_weights_are_tuned_and_go_on_after_an_interruption(place, capsys):
@@ -272,21 +253,16 @@ def test_however_writing_ends_the_folder_can_be_loaded(place, monkeypatch):
     assert left == -3, "config.json, the card and the checksums are written, one after another"
 
 
-def test_damage_of_other_files_is_not_covered_up(place):
-    dictionary = place / "model" / "dict.source.txt"
-    dictionary.write_bytes(dictionary.read_bytes() + b"more 1\n")
-    set_decoding_defaults(place / "model", NEW, "a note")
-    with pytest.raises(InputError, match=r"dict\.source\.txt is damaged or was changed"):
-        Summarizer.load(place / "model", "cpu")
-
-
-def test_impossible_defaults_and_cards_of_others(place):
+def test_damage_of_other_files_is_not_covered_up_and_a_card_of_another_hand_is_kept(place):
     with pytest.raises(InputError, match="--min-len 9: choose at most --max-len"):
         set_decoding_defaults(place / "model", {"min_len": 9, "max_len": 3}, "")
-    card = place / "model" / "README.md"
+    card, dictionary = place / "model" / "README.md", place / "model" / "dict.source.txt"
     card.write_text("# A card of another hand\n")
+    dictionary.write_bytes(dictionary.read_bytes() + b"more 1\n")
     set_decoding_defaults(place / "model", NEW, "a note")
     assert card.read_text().startswith("# A card of another hand\n\n## Defaults of decoding\n")
+    with pytest.raises(InputError, match=r"dict\.source\.txt is damaged or was changed"):
+        Summarizer.load(place / "model", "cpu")
     card.unlink()
     set_decoding_defaults(place / "model", SHORT, "a note")
     assert not card.exists() and read_config(place / "model").decoding == SHORT
