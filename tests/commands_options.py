@@ -6,19 +6,12 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Union
 
 
 class Entry(NamedTuple):
-    """A run that uses an option.
+    """A run that uses an option."""
 
-    Attributes:
-        base: words of the command without the option, but with its requirements.
-        run: words to add, including the option.
-        refused: part of the message, if the option is refused there.
-        make: commands to run before.
-    """
-
-    base: str = ""
-    run: Optional[str] = None
-    refused: Optional[str] = None
-    make: Sequence[str] = ()
+    base: str  # words of the command without the option, but with its requirements
+    run: str  # words to add, including the option
+    refused: Optional[str] = None  # part of the message, if the option is refused there
+    make: Sequence[str] = ()  # commands to run before
 
 
 ENTRIES: Dict[str, Dict[str, Entry]] = {}
@@ -26,12 +19,10 @@ ENTRIES: Dict[str, Dict[str, Entry]] = {}
 
 
 def entries(base: str, table: str, make: Sequence[str] = ()) -> Dict[str, Entry]:
-    """Entries of a command.
+    """Entries of a command; each cell of the table has the words to add to the base, which begin with the option.
 
-    Args:
-        table: words to add to the base, which begin with the option, separated by " | " or line ends. "NEEDS :: WORDS"
-            if the base needs more, "=BASE :: WORDS" for another base; "WORDS !! MESSAGE" if they are refused;
-            "OPTION: WORDS" if they begin with another option. Later ones replace earlier ones.
+    "NEEDS :: WORDS" if the base needs more, "=BASE :: WORDS" for another base; "WORDS !! MESSAGE" if they are refused;
+    "OPTION: WORDS" if they begin with another option. Later ones replace earlier ones.
     """
     found = {}
     for cell in cells(table):
@@ -209,7 +200,6 @@ INPUTS["empty"] = ""
 INPUTS["blank"] = "\n\n"
 INPUTS["documents2"] = "The old <b>town</b> was caf\u00e9 wet\u200b . <q> it rained\n\nagain a dog barked at night .\n"
 INPUTS["documents3"] = "a dog barked at night . nobody heard the dog . it went away\nx y z\nthe cat sat on the mat\n"
-INPUTS["reference2"] = "a cat on a mat\nthe dog barked\nrain fell over town\n"
 NUMBERS = range(200)
 INPUTS["many"] = "".join(f"document number {n} of many\n" for n in NUMBERS)
 INPUTS["many-references"] = "".join(f"number {n}\n" for n in NUMBERS)
@@ -291,27 +281,11 @@ ENTRIES["etads-prepare"] = entries(
 )
 ENTRIES["etads-prepare"]["--like"] = Entry("in/text made2", "--like made", make=["etads-prepare in/text made --size 9"])
 INPUTS["codes.bpe"] = "#version: 0.2\nt h\nth e</w>\n"
-DECODING = """
-    --choose none --beam 5 :: --beam 1 | --min-len 12 | --max-len 3 | --max-len 3 :: --max-len-a 0.2
-    --exact-length 3 | --min-sentences 2 !! --min-sentences 2: this model does not write sentence marks | --lenpen 3
-    --length-penalty-type wu | --length-penalty-type wu --lenpen 2 :: --length-penalty-beta 1 | --unnormalized
-    --coverage-penalty 9 | --coverage-penalty 9 :: --coverage-penalty-type wu
-    --coverage-penalty 9 :: --stepwise-coverage-penalty
-    --min-len 12 --no-repeat-ngram-size 0 :: --no-repeat-ngram-size 1
-    --max-len 30 --min-len 20 --no-repeat-ngram-size 2 :: --ngram-ignore-tokens 'for the of a'
-    --extractive-weights 1,1,1,1,1 | --recombine 1
-    --lenpen 3 --early-stopping admissible :: --early-stopping fairseq | --temperature 3 | --allow-unk --unkpen -30
-    --allow-unk --unkpen -30 :: --replace-unknown | --unkpen 5 !! --unkpen | --infer-dtype int8
-    --shortlist !! shortlist | --choose none
-    --choose-words 5 !! --choose-words 5 has no effect without --choose content
-    --words 4 !! choose more than --words 4 | --readability 1 !! --readability
-    --percent 20 !! choose more than --percent 20, 3 of 17 words | --must-include nowhere !! --must-include
-    --content-weight 50
-    """
-PACKAGES = "=debian in/packages --lines --device cpu --quiet"
 ENTRIES["etads-summarize"] = entries(
     "debian in/packages --lines --device cpu --output-format jsonl --quiet",
-    f"""{DECODING}
+    """
+    --choose none --beam 5 :: --beam 1 | --max-len 3 | --extractive-weights 1,1,1,1,1 | --infer-dtype int8
+    --shortlist !! shortlist | --choose none | --words 4 !! choose more than --words 4 | --content-weight 50
     =debian in/packages --device cpu --quiet :: --input-format lines
     =debian in/packages --device cpu --quiet :: --lines
     =debian in/table2.csv --device cpu --quiet :: --source-column other
@@ -350,12 +324,7 @@ _PAIRS = [
 INPUTS["pairs.tsv"] = "\n".join(_PAIRS * 8) + "\n"
 INPUTS["pairs2.tsv"] = "\n".join(_PAIRS[:2] * 8) + "\n"
 INPUTS["vectors"] = "a 1 0 2 1\ndog 0 1 1 1\ncat 1 1 0 1\nhome 2 1 1 0\n"
-ENTRIES["etads-nli synthesise"] = entries(
-    "in/news pairs",
-    """
-    --documents 12 | --seed 7
-    """,
-)
+ENTRIES["etads-nli synthesise"] = entries("in/news pairs", "--documents 12 | --seed 7")
 _NEWS = "".join(f"the old {n * 'x'} town of the north had rain on day {n} and more\n" for n in range(24))
 INPUTS["news/train.target"] = _NEWS
 INPUTS["news/valid.target"] = _NEWS.replace("rain", "snow")
@@ -370,9 +339,7 @@ ENTRIES["etads-nli train"] = entries(
 )
 ENTRIES["etads-nli score"] = entries(
     "model in/pairs.tsv --device cpu",
-    """
-    --out scores.txt | --device cuda:0 !! cuda
-    """,
+    "--out scores.txt | --device cuda:0 !! cuda",
     make=[f"etads-nli train {ENTRIES['etads-nli train']['--train'].base}"],
 )
 

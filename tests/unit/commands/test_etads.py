@@ -26,8 +26,8 @@ def test_setup_installs_the_commands_that_are_found(monkeypatch):
 
 
 def test_a_new_module_is_a_command(tmp_path, monkeypatch, capsys):
-    first = '"""The command ``etads-shout`` (evaluate): print words."""'
-    (tmp_path / "shout.py").write_text(f"{first}\n\ndef main(words):\n    print(*words)\n")
+    docstring = '"""The command ``etads-shout`` (evaluate): print words."""'
+    (tmp_path / "shout.py").write_text(f"{docstring}\n\ndef main(words):\n    print(*words)\n")
     monkeypatch.setattr(fairseq_etads.commands, "__path__", [str(tmp_path)])
     monkeypatch.setattr(etads, "find_commands", find_commands.__wrapped__)
     assert main(["shout", "a"]) is None and main([]) == 0

@@ -17,10 +17,10 @@ SUMMARIES = ["it rain@@ ed <q> we left", "<unk> two", "zero"]
 @pytest.fixture
 def data(tmp_path):
     write_data(tmp_path / "bin", {"test": list(zip(DOCUMENTS, SUMMARIES))})
-    words = [[0.1, 0.9, 0.9, 0.2, "-", 0, 0.3, 0.3, 0.3, "-", 0.5, 0.5, 0.4, "-", 0.6, 0.9], ["-", 0.2, "-", 0.1, 0.2]]
-    sentences = [[0.1, 0.8, 0.3, 0.9], ["-", 0.2, 0.1], [0.5, 0.5]]
-    for unit, rows in (("words", [*words, [0, "-", 0.1]]), ("sentences", sentences)):
-        fields = [(compute_source_hash(d.split()), [str(value) for value in row]) for d, row in zip(DOCUMENTS, rows)]
+    words = "0.1 0.9 0.9 0.2 - 0 0.3 0.3 0.3 - 0.5 0.5 0.4 - 0.6 0.9", "- 0.2 - 0.1 0.2", "0 - 0.1"
+    sentences = "0.1 0.8 0.3 0.9", "- 0.2 0.1", "0.5 0.5"
+    for unit, rows in (("words", words), ("sentences", sentences)):
+        fields = [(compute_source_hash(d.split()), row.split()) for d, row in zip(DOCUMENTS, rows)]
         write_label_rows(tmp_path / f"probabilities.{unit}.test", {"documents": 3, "truncate_source": 400}, fields)
     return tmp_path
 
@@ -57,10 +57,10 @@ def test_sentences_are_taken_in_each_way(data, monkeypatch, options, expected):
 
 
 def test_labelled_sentences_are_those_of_the_oracle(data, capsys):
-    labels = ["--truncate-source", "9", "--jobs", "1"]
-    assert make_labels([str(data), "--kind", "extract", "--subset", "test", *labels]) == 0
+    labels = [str(data), "--subset", "test", "--truncate-source", "9", "--jobs", "1"]
+    assert make_labels([*labels, "--kind", "extract"]) == 0
     assert extract(data, "--by", "labels") == extract(data, "--by", "oracle", "--truncate-source", "9")
-    assert make_labels([str(data), "--kind", "distribution", "--subset", "test", "--out", str(data), *labels]) == 0
+    assert make_labels([*labels, "--kind", "distribution", "--out", str(data)]) == 0
     assert main([str(data), str(data / "out.txt"), "--by", "labels", "--labels", str(data)]) == 2
     assert "labels.sentences.test contains labels of the kind distribution" in capsys.readouterr().err
 

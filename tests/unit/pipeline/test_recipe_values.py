@@ -248,3 +248,5 @@ def test_recipes_are_listed_planned_and_shown_with_every_row_and_reason(name, ca
         assert all(value.why in text for value in list_values(plan, row))
     words = ["see2017_cnndm", "--dry-run", "--data", "d", "--seeds", "7", "--out", "there", "--cpu"]
     assert reproduce.main(words) in (0, None) and "there/pointer_generator-7" in capsys.readouterr().out
+    assert reproduce.main(["see2017_cnndm", "--show", "--rows", "pointer_generator"]) in (0, None)
+    assert "| --lr " in capsys.readouterr().out
