@@ -96,7 +96,7 @@ def test_what_cannot_be_scored_is_refused(run, capsys):
     for options, message in (
         (["--subset", "nix"], "--subset nix: "),
         (["--subset", "valid"], "--subset valid: it has no summaries to score"),
-        (["--checkpoint", "last"], "--checkpoint last: no such file (checkpoints/checkpoint_last.pt)"),
+        (["--checkpoint", "last"], "--checkpoint last: no such file"),
         (["--prepared", str(folder / "checkpoints")], "has no folder bin"),
     ):
         assert likelihood.main([str(folder), *options]) == 2
