@@ -1,15 +1,10 @@
-"""Run the console commands without their start-up time: each in a process forked from one that has imported everything.
+"""Run the console commands without their start-up time, four seconds of imports: each in a fork of one process.
 
-A ``fairseq-*`` command spends four seconds on imports before it does anything, which is too slow for tests that run
-hundreds of them. A :class:`CommandServer` has a folder of programs named like the commands, to be put first on PATH.
-Each passes its arguments, environment, working directory, standard streams and process group to the server, which
-forks. The fork calls the function of the command's entry point, like the installed command, and the server returns its
-exit status. ``python -`` (a script on standard input) is served, too.
-A ``fairseq-*`` command that does not load the plugin starts in the usual way, because the server has loaded the plugin.
-
-As with real processes, a command does not affect the next one, and a signal to the program's group reaches the command,
-which belongs to it. Processes that a command starts are forked, too; a separate server for them would import everything
-again.
+A :class:`CommandServer` has a folder of programs named like the commands, to be put first on PATH. Each passes its
+arguments, environment, working directory, standard streams and process group to the server, which forks. The fork calls
+the function of the command's entry point, like the installed command, and the server returns its exit status.
+``python -`` (a script on standard input) is served, too. A ``fairseq-*`` command that does not load the plugin starts
+in the usual way, because the server has loaded the plugin. A signal to the program's group reaches the command.
 """
 
 import ast
@@ -67,14 +62,7 @@ def entry_points() -> Dict[str, str]:
 class CommandServer:
     """The server's process, and the folder of programs; :meth:`close` ends the process and removes the folder.
 
-    Commands can be called from the session in which the server was started.
-
-    Args:
-        environment: the server's environment; a command gets its caller's.
-        launcher: words between the interpreter and the server's script, such as a program that runs scripts.
-
-    Attributes:
-        programs: the folder to put first on PATH.
+    ``launcher`` are words between the interpreter and the server's script; a command gets its caller's environment.
     """
 
     def __init__(self, environment: Optional[Mapping[str, str]] = None, launcher: Sequence[str] = ()):
@@ -88,16 +76,11 @@ class CommandServer:
             text = _PROGRAM.format(python=sys.executable, address=address, streams=streams)
             program.write_text(text, encoding="utf-8")
             program.chmod(0o755)
+        command = [sys.executable, *launcher, str(Path(__file__).resolve()), address, json.dumps(commands)]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         with open(self._folder / "log", "w", encoding="utf-8") as log:
             # in a folder without fairseq_etads, so that the installed package is imported
-            self._process = subprocess.Popen(
-                [sys.executable, *launcher, str(Path(__file__).resolve()), address, json.dumps(commands)],
-                cwd=self._folder,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env=environment,
-            )
+            self._process = subprocess.Popen(command, cwd=self._folder, stderr=log, env=environment, **pipes)
         assert self._process.stdout is not None
         if b"ready\n" not in self._process.stdout:  # fairseq may log before this
             raise RuntimeError((self._folder / "log").read_text(encoding="utf-8"))
@@ -140,10 +123,7 @@ def _import_all(commands: Dict[str, str]) -> None:
 
 
 def _cache_configurations() -> None:
-    """Make fairseq's composing of configurations faster in the forks, where it would take a third of their time.
-
-    Options are always parsed by Hydra's parser, but default values only once. Its tables are also built only once.
-    """
+    """Make fairseq's composing of configurations faster in the forks, where it would take a third of their time."""
     from fairseq import options, utils
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf
     from hydra._internal.config_repository import CachingConfigRepository

@@ -2,23 +2,16 @@
 
 import json
 import re
-from typing import Dict, NamedTuple, Optional, Sequence, Union
+from typing import Dict, List, NamedTuple, Optional, Sequence, Union
 
 
 class Entry(NamedTuple):
-    """A run that uses an option.
+    """A run that uses an option."""
 
-    Attributes:
-        base: words of the command without the option, but with its requirements.
-        run: words to add, including the option.
-        refused: part of the message, if the option is refused there.
-        make: commands to run before.
-    """
-
-    base: str = ""
-    run: Optional[str] = None
-    refused: Optional[str] = None
-    make: Sequence[str] = ()
+    base: str  # words of the command without the option, but with its requirements
+    run: str  # words to add, including the option
+    refused: Optional[str] = None  # part of the message, if the option is refused there
+    make: Sequence[str] = ()  # commands to run before
 
 
 ENTRIES: Dict[str, Dict[str, Entry]] = {}
@@ -26,15 +19,13 @@ ENTRIES: Dict[str, Dict[str, Entry]] = {}
 
 
 def entries(base: str, table: str, make: Sequence[str] = ()) -> Dict[str, Entry]:
-    """Entries of a command.
+    """Entries of a command; each cell of the table has the words to add to the base, which begin with the option.
 
-    Args:
-        table: words to add to the base, which begin with the option, separated by " | " or line ends. "NEEDS :: WORDS"
-            if the base needs more, "=BASE :: WORDS" for another base; "WORDS !! MESSAGE" if they are refused;
-            "OPTION: WORDS" if they begin with another option. Later ones replace earlier ones.
+    "NEEDS :: WORDS" if the base needs more, "=BASE :: WORDS" for another base; "WORDS !! MESSAGE" if they are refused;
+    "OPTION: WORDS" if they begin with another option. Later ones replace earlier ones.
     """
     found = {}
-    for cell in filter(None, map(str.strip, re.split(r" \| |\n", table))):
+    for cell in cells(table):
         option, _, words = cell.rpartition(": ") if re.match("--[a-z-]+: ", cell) else ("", "", cell)
         words, _, refused = words.partition(" !! ")
         needs, several, words = words.rpartition(" :: ")
@@ -42,6 +33,11 @@ def entries(base: str, table: str, make: Sequence[str] = ()) -> Dict[str, Entry]
         option = option or words.split()[0]
         found[option] = Entry(whole if several else base, words, refused or None, make)
     return found
+
+
+def cells(table: str) -> List[str]:
+    """Cells of a table, which are separated by " | " or line ends."""
+    return [cell.strip() for cell in re.split(r" \| |\n", table) if cell.strip()]
 
 
 DOCUMENTS = """\
@@ -200,9 +196,10 @@ INPUTS["text/valid.source"] = "the dog ran\n"
 INPUTS["text/test.source"] = "The cat barked\n"
 INPUTS["text/test.target"] = "it barked\n"
 INPUTS["text/valid.target"] = "it ran\n"
+INPUTS["empty"] = ""
+INPUTS["blank"] = "\n\n"
 INPUTS["documents2"] = "The old <b>town</b> was caf\u00e9 wet\u200b . <q> it rained\n\nagain a dog barked at night .\n"
 INPUTS["documents3"] = "a dog barked at night . nobody heard the dog . it went away\nx y z\nthe cat sat on the mat\n"
-INPUTS["reference2"] = "a cat on a mat\nthe dog barked\nrain fell over town\n"
 NUMBERS = range(200)
 INPUTS["many"] = "".join(f"document number {n} of many\n" for n in NUMBERS)
 INPUTS["many-references"] = "".join(f"number {n}\n" for n in NUMBERS)
@@ -220,6 +217,14 @@ INPUTS["lists.jsonl"] = "".join(
 INPUTS["leftovers"] = "the ca@@ t ran home\nthe -lrb- dog <unk> barks\nthe child@@ ren ran\n"
 INPUTS["text/train.source.origin"] = "cnn\ndailymail\ncnn\n"
 INPUTS["text/valid.source.origin"] = INPUTS["text/test.source.origin"] = "cnn\n"
+_RUN = ("checkpoints/checkpoint_best.pt", "probabilities.sentences.test", "content.npz", "prepared/prepare.json")
+_RUN += (
+    "prepared/dict.txt",
+    *(f"prepared/bin/{name}" for name in ("test.s-t.s.bin", "dict.s.txt", "labels.words.test")),
+)
+for _name in ("d.svg", "out.partial", "nli/config.json", "model/dict.txt", *(f"run/{name}" for name in _RUN)):
+    INPUTS[_name] = "a 1\n"
+INPUTS["model/SHA256SUMS"] = INPUTS["run/prepared/SHA256SUMS"] = f"{'0' * 64}  dict.txt\n"
 _LETTERS = {"7": {"A": "a", "B": "b"}, "9": {"A": "b", "B": "a"}}
 _KEY = {"format": 1, "id": "2601c9fb", "seed": 1, "systems": ["a", "b"], "scale": [1, 5], "sheets": {"x": _LETTERS}}
 _KEY["criteria"] = ["salience", "fluency", "non-repetition"]
@@ -276,27 +281,11 @@ ENTRIES["etads-prepare"] = entries(
 )
 ENTRIES["etads-prepare"]["--like"] = Entry("in/text made2", "--like made", make=["etads-prepare in/text made --size 9"])
 INPUTS["codes.bpe"] = "#version: 0.2\nt h\nth e</w>\n"
-DECODING = """
-    --choose none --beam 5 :: --beam 1 | --min-len 12 | --max-len 3 | --max-len 3 :: --max-len-a 0.2
-    --exact-length 3 | --min-sentences 2 !! --min-sentences 2: this model does not write sentence marks | --lenpen 3
-    --length-penalty-type wu | --length-penalty-type wu --lenpen 2 :: --length-penalty-beta 1 | --unnormalized
-    --coverage-penalty 9 | --coverage-penalty 9 :: --coverage-penalty-type wu
-    --coverage-penalty 9 :: --stepwise-coverage-penalty
-    --min-len 12 --no-repeat-ngram-size 0 :: --no-repeat-ngram-size 1
-    --max-len 30 --min-len 20 --no-repeat-ngram-size 2 :: --ngram-ignore-tokens 'for the of a'
-    --extractive-weights 1,1,1,1,1 | --recombine 1
-    --lenpen 3 --early-stopping admissible :: --early-stopping fairseq | --temperature 3 | --allow-unk --unkpen -30
-    --allow-unk --unkpen -30 :: --replace-unknown | --unkpen 5 !! --unkpen | --infer-dtype int8
-    --shortlist !! shortlist | --choose none
-    --choose-words 5 !! --choose-words 5 has no effect without --choose content
-    --words 4 !! choose more than --words 4 | --readability 1 !! --readability
-    --percent 20 !! choose more than --percent 20, 3 of 17 words | --must-include nowhere !! --must-include
-    --content-weight 50
-    """
-PACKAGES = "=debian in/packages --lines --device cpu --quiet"
 ENTRIES["etads-summarize"] = entries(
     "debian in/packages --lines --device cpu --output-format jsonl --quiet",
-    f"""{DECODING}
+    """
+    --choose none --beam 5 :: --beam 1 | --max-len 3 | --extractive-weights 1,1,1,1,1 | --infer-dtype int8
+    --shortlist !! shortlist | --choose none | --words 4 !! choose more than --words 4 | --content-weight 50
     =debian in/packages --device cpu --quiet :: --input-format lines
     =debian in/packages --device cpu --quiet :: --lines
     =debian in/table2.csv --device cpu --quiet :: --source-column other
@@ -335,12 +324,7 @@ _PAIRS = [
 INPUTS["pairs.tsv"] = "\n".join(_PAIRS * 8) + "\n"
 INPUTS["pairs2.tsv"] = "\n".join(_PAIRS[:2] * 8) + "\n"
 INPUTS["vectors"] = "a 1 0 2 1\ndog 0 1 1 1\ncat 1 1 0 1\nhome 2 1 1 0\n"
-ENTRIES["etads-nli synthesise"] = entries(
-    "in/news pairs",
-    """
-    --documents 12 | --seed 7
-    """,
-)
+ENTRIES["etads-nli synthesise"] = entries("in/news pairs", "--documents 12 | --seed 7")
 _NEWS = "".join(f"the old {n * 'x'} town of the north had rain on day {n} and more\n" for n in range(24))
 INPUTS["news/train.target"] = _NEWS
 INPUTS["news/valid.target"] = _NEWS.replace("rain", "snow")
@@ -355,28 +339,21 @@ ENTRIES["etads-nli train"] = entries(
 )
 ENTRIES["etads-nli score"] = entries(
     "model in/pairs.tsv --device cpu",
-    """
-    --out scores.txt | --device cuda:0 !! cuda
-    """,
+    "--out scores.txt | --device cuda:0 !! cuda",
     make=[f"etads-nli train {ENTRIES['etads-nli train']['--train'].base}"],
 )
 
 ENTRIES["etads-content"] = entries(
     "in",
-    """
-    --documents 0 !! --documents 0: choose | --prepared in/none !! DATA in/none: no such folder
-    """,
+    "--documents 0 !! --documents 0: choose | --prepared in/none !! DATA in/none: no such folder",
 )
-ENTRIES["etads-select"] = entries(
-    "in",
-    """
-    --max-tokens 0 !! --max-tokens 0: choose
-    """,
-)
+ENTRIES["etads-labels"] = entries("in/none", "--jobs 0 !! --jobs 0 | --truncate-source 0 !! --truncate-source 0")
+ENTRIES["etads-select"] = entries("in", "--max-tokens 0 !! --max-tokens 0: choose")
 ENTRIES["etads-tune"] = entries(
     "debian in/documents in/reference",
     """
-    --starting-points 3 !! no effect without --mert
+    --starting-points 3 !! no effect without --mert | --nbest 9 !! --nbest 9 | --trials 0 !! --trials 0
+    --seed -1 !! --seed -1 | --max-tokens 0 !! --max-tokens 0 | --encoder-memory -1 !! --encoder-memory -1
     """,
 )
 NEEDED = {
@@ -386,3 +363,83 @@ NEEDED = {
     ("etads-human score", "--skip-malformed"),
 }
 """Options without which the command is refused: what it would read is missing or damaged, or the output exists."""
+REFUSALS: Dict[str, str] = {
+    "etads-compare": """
+        --likelihood a b c !! c is not needed | a b !! REF | ref --a x !! --a x needs --b: give both or neither
+        ref --a x ./x --b y z !! --a x is given twice | a b ref --json . !! --json .: is a folder
+    """,
+    "etads-explain": """
+        debian in/packages !! give --output PAGE, --json FILE, or both
+        debian in/packages -o - --json - !! only one of them
+        debian in/packages -o in/packages --document all !! --output in/packages already exists
+        debian in/packages -o x --document all --summary w1 !! --summary w1 does not go with --document all
+        debian in/packages --lines -o x --document 5 !! --document 5: no such id
+        debian in/blank --lines -o x !! no document with words in it
+        in/model in/documents --output in/model/dict.txt !! is also read
+        debian in/bad --lines -o x !! in/bad, line 1: not UTF-8 | debian in/bad --document all -o x !! in/bad
+    """,
+    "etads-models": "etadz !! etadz",
+    "etads-reproduce": """
+        see2017_cnndm --rows nonesuch !! --rows nonesuch: choose one of: pointer_generator
+        debian_equal_time --archs nonesuch !! --archs nonesuch: choose one of: etads, pg_coverage
+        see2017_cnndm --steps 0 !! --steps 0: choose a whole number above 0
+        see2017_cnndm --stages "50/15 100" !! is not DOCUMENT/SUMMARY
+        see2017_cnndm --steps 70000 !! 8 stages of 10000 steps
+        see2017_cnndm !! --data is missing; this command makes it: etads corpus cnndm
+        see2017_cnndm --data nowhere !! --data nowhere: no prepared data in it; etads corpus cnndm
+        see2017 !! no such recipe; did you mean see2017_cnndm?
+    """,
+    "etads-rouge": """
+        in/system in/reference in/pair !! in/system has 3 summaries, in/pair has 2 | in/empty in/reference !! in/empty
+        in/bad in/reference !! in/bad, line 1: not UTF-8
+        in/pair in/pair --also entail --entail-model in/nli --json in/nli/config.json !! is also read
+        in/system in/reference --duc75 --bytes 80 !! --duc75 and --bytes 80
+        in/system in/reference --irregular yes --no-stem !! --irregular yes has no effect with --no-stem
+    """,
+    "etads-summarize": """
+        debian in --input-format lines !! FILE in: is a folder, but --input-format is lines
+        debian in/packages --min-len 999 !! --min-len 999: choose at most --max-len
+        debian in/documents --output in/documents !! is also read
+        debian --lines in/out.partial --output in/out !! is also read
+        debian in/packages --output . !! --output . | debian in/packages --output a.jsonl.gz !! is written uncompressed
+    """,
+    "etads-extract": """
+        in/run/prepared in/run/prepared/bin/test.s-t.s.bin --by lead !! is also read
+        in/run/prepared in/run/prepared/bin/labels.words.test --by labels !! is also read
+        in/run/prepared in/run/content.npz --by content --selection in/run !! is also read
+    """,
+    "etads-plot": "in/d.svg --out in/d.svg !! is also read",
+    "etads-results": "in --claims none !! none: No such file",
+    "etads-rewrite": """
+        in/run/prepared in/run/checkpoints/checkpoint_best.pt --extractor in/run --abstractor in/run !! is also read
+    """,
+    "etads-select": """
+        in/run --report in/run/checkpoints/checkpoint_best.pt !! is also read
+        in/run --report in/run/probabilities.sentences.test !! is also read
+    """,
+    "etads-shortlist": """
+        in/run/prepared --out in/run/prepared/bin/dict.s.txt !! is also read
+        in/run/prepared --out in/run/prepared/dict.txt !! is also read
+    """,
+    "etads-tune": "debian in/documents in/reference --quiet !! FOLDER debian comes with the package",
+    "etads-train": """
+        --out b !! --text is missing | --text nowhere --out b !! --text nowhere: no such file or folder
+        --text in/text --out b --tokens letters !! letters
+        --text in/text --out b --source-column body !! --source-column body: needs a table
+        --text in/text --out b --target-column title !! --target-column title: needs a table
+        --text in/text --out b --split 8/1/1 !! --split 8/1/1: needs a table
+        --text in/text --out b --no-quotes !! --no-quotes: needs a table
+        --text in/text --out b --minutes 5 --arch pointer_generator !! --minutes 5 has no effect with --recipe paper
+        --text in/text --out b --words 5 !! --words 5 has no effect without --long
+        --text in/text --out in/pair !! in/pair: File exists | --text in/text --out a:b !! --out a:b: contains a colon
+        --text in/text --out b --recipe huge --no-content !! --recipe
+        --text in/text --out b --pointer hard !! --pointer
+        --text in/text --out b --size 0 !! --size 0 | --text in/text --out b --max-update 0 !! --max-update 0
+        --prepared nowhere --out b !! --prepared nowhere: no prepared data there
+        --prepared a --out b --keep-case !! --keep-case has no effect without --text
+        --prepared a --out b --text-words ptb !! --text-words ptb has no effect without --text
+        --prepared a --out b --long !! --long needs --text
+        --text in/text --out b -- --save-dir=c !! --save-dir after --: is decided by etads-train; give --out
+    """,
+}
+"""Command -> table of words which are refused before any work, and a part of the message: WORDS !! MESSAGE."""

@@ -1,6 +1,5 @@
 """etads-models: sizes against hand-computed ones, and configurations that fairseq-hydra-train takes."""
 
-import logging
 from argparse import Namespace
 from dataclasses import fields
 from pathlib import Path
@@ -25,19 +24,9 @@ EMBEDDINGS = V * D + (401 + 2) * D + (101 + 2) * D
 BASIC = EMBEDDINGS + LAYERS * (ATTENTION + FEED_FORWARD + 2 * NORM) + LAYERS * (2 * ATTENTION + FEED_FORWARD + 3 * NORM)
 FOCUS = LAYERS * (2 * D * D + 2 * D)  # W_p, W_g, U_c, U_d
 SALIENCY = LAYERS * 2 * D * D  # W_h, W_s
-# Sinusoidal positions have no parameters, and attn with L=1 adds one attention.
-AGGREGATION = BASIC - (401 + 2) * D - (101 + 2) * D + ATTENTION
-
-# d_m = 256, FFN 1024, 2 layers; source words, target words and the output projection are three tables
-ES_ATTENTION = 4 * (256 * 256 + 256)
-ES_LAYER = ES_ATTENTION + (256 * 1024 + 1024 + 1024 * 256 + 256) + 2 * 512  # with the sublayers' norms
-ES_LAYERS = 2 * ES_LAYER + 2 * (ES_ATTENTION + 512)  # the decoder only adds bridge attention and its norm
-ES = 3 * V * 256 + ES_LAYERS
-GATE = 256 * 512 + 256  # W_g, b
 
 # words of 200, GRUs of 400 with two biases for each of three gates; the encoder's states are 800 wide
 READER = 2 * 3 * (200 * 400 + 400 * 400 + 2 * 400) + (800 * 400 + 400)  # both directions, and the decoder's first state
-# The decoder's GRU, and the readout.
 WRITER = 3 * ((200 + 800) * 400 + 400 * 400 + 2 * 400) + ((400 + 200 + 800) * 200 + 200)
 ADDITIVE = 800 * 400 + 400 * 400 + (200 * 400 + 400) + 400  # from states, hidden state and previous word; v
 GRU = READER + WRITER + ADDITIVE
@@ -56,12 +45,10 @@ T = 68_883  # target words, two tables, and an output bias in the recurrent mode
     ],
 )
 def test_options_are_those_that_fairseq_composes(arch, changes):
-    """Types are also the same. Only a few are compared, because each composition by fairseq takes half a second."""
+    """Only a few are compared, because each composition by fairseq takes half a second."""
     fairseqs = convert_namespace_to_omegaconf(Namespace(arch=arch, **changes)).model
     ours = make_architecture_config(arch, **changes)
-    assert ours == fairseqs and {name: type(ours[name]) for name in ours} == {
-        name: type(fairseqs[name]) for name in ours
-    }
+    assert ours == fairseqs and all(type(ours[name]) is type(fairseqs[name]) for name in ours)
 
 
 @pytest.mark.parametrize(
@@ -69,25 +56,12 @@ def test_options_are_those_that_fairseq_composes(arch, changes):
     [
         ("etads_basic", (V,), BASIC),
         ("etads_focus", (V,), BASIC + FOCUS),
-        ("etads_saliency", (V,), BASIC + SALIENCY),
         ("etads", (V,), BASIC + FOCUS + SALIENCY),
-        ("aggregation_transformer", (V,), AGGREGATION),
-        ("es_transformer", (V,), ES),
-        ("gated_es_transformer", (V,), ES + GATE),
-        ("gru_seq2seq", (V,), 3 * V * 200 + V + GRU),
-        ("es_transformer", (90_000, T), (90_000 + 2 * T) * 256 + ES_LAYERS),
         ("gru_seq2seq", (90_000, T), (90_000 + 2 * T) * 200 + T + GRU),
     ],
 )
 def test_parameter_counts(arch, words, expected):
     assert count_parameters(arch, *words) == expected
-
-
-@pytest.mark.parametrize("arch,saved", [("etads", 0), ("pg_coverage", 1), ("feats_lvt2k_ptr", 2 * 200 + 1)])
-def test_parameter_counts_with_a_bound_for_each_side(arch, saved):
-    """A word that only the encoder knows has no row in separate tables and in biases."""
-    assert count_parameters(arch, 90_000, T) == count_parameters(arch, 90_000) - (90_000 - T) * saved
-    assert count_parameters(arch, 90_000, 90_000) == count_parameters(arch, 90_000)
 
 
 def test_every_architecture_is_listed_and_those_that_need_one_dictionary(capsys):
@@ -99,15 +73,7 @@ def test_every_architecture_is_listed_and_those_that_need_one_dictionary(capsys)
         *("etads_bart_base", "etads_bart_large", "feats_lvt2k_ptr", "pg_coverage", "pointer_generator"),
         *("pointer_generator_coverage", "unified_summarizer", "explicit_selection", "sentence_rewriter"),
     }
-    assert dict(lines)["gated_es_transformer"].startswith(f"{302 * 256 + ES_LAYERS + GATE:,} ")
-    assert not logging.getLogger("hydra.core.utils").isEnabledFor(logging.DEBUG), "a line for each model"
-
-
-@pytest.mark.parametrize("argv", ["etadz", "--vocabulary 2", "--target-vocabulary 4", "etads --configs x"])
-def test_bad_arguments_are_refused(argv, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert main(argv.split()) == 2
-    assert argv.split()[0] in capsys.readouterr().err and not (tmp_path / "x").exists()
+    assert dict(lines)["gru_seq2seq"].startswith(f"{(100 + 2 * 101) * 200 + 101 + GRU:,} ")
 
 
 # --- configurations for fairseq-hydra-train
@@ -150,15 +116,13 @@ def test_every_option_exists_and_the_model_is_the_preset(arch, configs):
 
 
 def test_parts_of_an_architecture_s_own_training_replace_the_common_ones(configs):
-    names = ("etads", "words_lvt2k_temp_att", "pg_coverage", "pointer_generator_coverage")
-    etads, temporal, coverage, see = (composed(configs / f"{arch}.yaml") for arch in names)
+    names = ("etads", "words_lvt2k_temp_att", "pg_coverage")
+    etads, temporal, coverage = (composed(configs / f"{arch}.yaml") for arch in names)
     assert etads.lr_scheduler.warmup_updates == 8000 and list(etads.optimization.lr) == [4.94e-4]
     assert temporal.optimizer._name == "lazy_adadelta" and temporal.optimization.max_epoch == 35
     assert (temporal.task.truncate_source, temporal.task.sort_within, temporal.dataset.batch_size) == (800, 10, 50)
     assert coverage.optimizer._name == "lazy_adagrad" and "adadelta_rho" not in coverage.optimizer
     assert coverage.criterion.coverage_loss_start == 230000 < coverage.optimization.max_update
-    assert see.task.no_end_if_cut and see.criterion.length_normalised and see.optimizer.initial_accumulator == 0.1
-    assert (see.criterion.coverage_loss, see.optimization.max_update) == (1, 3000)
 
 
 def test_there_is_one_for_every_architecture_and_the_examples_are_these(configs):

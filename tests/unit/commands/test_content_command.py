@@ -17,10 +17,9 @@ SPLITS = {"train": 120, "valid": 12, "test": 8}
 
 def pair(r):
     """A document with two sentences of key words, and the summary that has the same words in another order."""
-    plain = [[f"plain{r.randint(0, 25)}" for _ in range(5)] for _ in range(4)]
     words = [f"key{number}" for number in r.sample(range(26), 10)]
     keys = [words[:5], words[5:]]
-    sentences = [*plain, *keys]
+    sentences = [*([f"plain{r.randint(0, 25)}" for _ in range(5)] for _ in range(4)), *keys]
     r.shuffle(sentences)
     return " <q> ".join(map(" ".join, sentences)), " <q> ".join(map(" ".join, reversed(keys)))
 
@@ -32,13 +31,11 @@ def made(tmp_path_factory):
     pairs = {split: [pair(r) for _ in range(count)] for split, count in SPLITS.items()}
     write_data(path / "prepared" / "bin", pairs)
     for split, rows in pairs.items():
-        fields = [
-            (compute_source_hash(document.split()), [f"{r.random():.4g}" for _ in document.split("<q>")])
-            for document, _ in rows
-        ]
-        write_label_rows(
-            path / f"probabilities.sentences.{split}", {"documents": len(rows), "truncate_source": 100_000}, fields
-        )
+        documents = [document for document, _ in rows]
+        values = [[f"{r.random():.4g}" for _ in document.split("<q>")] for document in documents]
+        hashes = [compute_source_hash(document.split()) for document in documents]
+        header = {"documents": len(rows), "truncate_source": 100_000}
+        write_label_rows(path / f"probabilities.sentences.{split}", header, zip(hashes, values))
     assert main([str(path), "--documents", "100"]) == 0
     return path, pairs
 

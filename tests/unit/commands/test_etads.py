@@ -26,8 +26,8 @@ def test_setup_installs_the_commands_that_are_found(monkeypatch):
 
 
 def test_a_new_module_is_a_command(tmp_path, monkeypatch, capsys):
-    first = '"""The command ``etads-shout`` (evaluate): print words."""'
-    (tmp_path / "shout.py").write_text(f"{first}\n\ndef main(words):\n    print(*words)\n")
+    docstring = '"""The command ``etads-shout`` (evaluate): print words."""'
+    (tmp_path / "shout.py").write_text(f"{docstring}\n\ndef main(words):\n    print(*words)\n")
     monkeypatch.setattr(fairseq_etads.commands, "__path__", [str(tmp_path)])
     monkeypatch.setattr(etads, "find_commands", find_commands.__wrapped__)
     assert main(["shout", "a"]) is None and main([]) == 0
@@ -37,14 +37,10 @@ def test_a_new_module_is_a_command(tmp_path, monkeypatch, capsys):
 def test_a_command_is_called_by_its_short_name_with_its_exit_status(tmp_path, capsys):
     (tmp_path / "a.txt").write_text("a b c\n")
     for name in ("rouge", "etads-rouge"):
-        assert main([name, str(tmp_path / "a.txt"), str(tmp_path / "a.txt")]) == 0
-        assert "ROUGE-1" in capsys.readouterr().out
+        assert main([name, *[str(tmp_path / "a.txt")] * 2]) == 0 and "ROUGE-1" in capsys.readouterr().out
     assert main(["rouge", "missing", "missing"]) == 2
     assert capsys.readouterr().err.startswith("etads-rouge: ")
-    assert main(["--version"]) == 0
-    assert capsys.readouterr().out == f"etads {fairseq_etads.__version__}\n"
-    meant = {"sumarize": "summarize", "generate": "summarize", "evaluate": "rouge, compare or analyse", "serve": "demo"}
-    for word, name in meant.items():
+    for word, name in {"sumarize": "summarize", "evaluate": "rouge, compare or analyse"}.items():
         assert main([word]) == 2 and f"did you mean {name}?" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="0"):
         main(["help", "rouge"])
@@ -54,9 +50,8 @@ def test_a_command_is_called_by_its_short_name_with_its_exit_status(tmp_path, ca
 def test_bash_completes_commands_options_and_values():
     for line, words in (
         ("etads su", ["summarize"]),
-        ("etads-summarize --length-penalty-t", ["--length-penalty-type"]),
+        ("/usr/bin/etads-summarize --length-penalty-t", ["--length-penalty-type"]),
         ("etads rouge --backend p", ["python", "perl"]),
-        ("/usr/bin/etads-human ma", ["make"]),
     ):
         code = f"{make_completion_script()}\nCOMP_WORDS=({line}); COMP_CWORD={line.count(' ')}; _etads\n"
         code += "printf '%s\\n' \"${COMPREPLY[@]}\""
@@ -74,7 +69,6 @@ def test_pages_are_printed_and_help_names_none_that_is_missing(capsys):
 def test_doctor_tries_a_summary_and_fails_with_it(capsys, monkeypatch):
     assert main(["doctor"]) == 0
     shown = capsys.readouterr().out
-    assert f"fairseq-etads   {fairseq_etads.__version__}" in shown
     document, summary = re.search(r"^self-test: \d+\.\d s, (Vim is .*) -> (\w.*)$", shown, re.MULTILINE).groups()
     readme = (SETUP.parent / "README.md").read_text(encoding="utf-8")
     assert f'echo "{document}" | etads summarize debian\n' in readme and f"line prints `{summary}`" in readme

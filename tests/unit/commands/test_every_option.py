@@ -1,7 +1,6 @@
 """Each option of each command, alone and with what it needs, changes the result or is refused.
 
-A new option needs an entry in the tables (a run that it changes, or a refusal), unless another command has the same one
-or a test of the command names it.
+A new option needs an entry in the tables, unless another command has the same one or a test of the command names it.
 """
 
 import argparse
@@ -14,9 +13,12 @@ from pathlib import Path
 from typing import Dict, NamedTuple
 
 import pytest
-from commands_options import ENTRIES, INPUTS, NEEDED, Entry
+from commands_options import ENTRIES, INPUTS, NEEDED, REFUSALS, Entry, cells
 from documented import parser_of, project_commands
 from etads_preprocess import debian
+
+from fairseq_etads.platform.command_options import format_option_name
+from fairseq_etads.search.options import CALL
 
 TESTS = Path(__file__).parents[2]
 RECORDS = ("report.json", "prepare.json", "SHA256SUMS", "preprocess.log", "options.json", "complete")
@@ -48,15 +50,15 @@ PARSERS = {key: value for name, main in MAINS.items() for key, value in parsers(
 
 def options_of(parser) -> Dict[str, argparse.Action]:
     """Options of a parser by their longest form, without --help and --version."""
-    skipped = (argparse._HelpAction, argparse._VersionAction, argparse._SubParsersAction)
-    actions = [action for action in parser._actions if action.option_strings and not isinstance(action, skipped)]
-    actions = [action for action in actions if not {"--help", "--version"} & {*action.option_strings}]
-    return {next(s for s in action.option_strings if s.startswith("--")): action for action in actions}
+    found = {}
+    for action in parser._actions:
+        long = [name for name in action.option_strings if name.startswith("--")]
+        if long and long[0] not in ("--help", "--version"):
+            found[long[0]] = action
+    return found
 
 
 OPTIONS = {name: options_of(parser) for name, parser in PARSERS.items()}
-
-
 TEXTS = [path.read_text(encoding="utf-8") for path in TESTS.rglob("test_*.py") if path != Path(__file__)]
 DEFINITION = ("option_strings", "dest", "type", "choices", "nargs")
 
@@ -65,8 +67,10 @@ def options_with_tests(name):
     """Options that have an entry, or are named by a test of the command, which is too slow here."""
     module = MAINS[name.split()[0]].__module__.rpartition(".")[2]
     of_command = re.compile(rf"\b{name.split()[-1]}\b|(commands|preprocess)(\.| import .*\b){module}\b")
-    named = (re.findall(r"(?<=[\"' ])--[\w-]+", text) for text in TEXTS if of_command.search(text))
-    return {*ENTRIES.get(name, {}), *itertools.chain.from_iterable(named)}
+    texts = [REFUSALS.get(name, ""), *filter(of_command.search, TEXTS)]
+    named = (re.findall(r"(?<=[\"' ])--[\w-]+", text) for text in texts)
+    of_decoding = map(format_option_name, CALL)  # they are declared once, and tested with the search
+    return {*ENTRIES.get(name, {}), *itertools.chain.from_iterable(named), *of_decoding}
 
 
 TESTED = {name: options_with_tests(name) for name in OPTIONS}
@@ -97,7 +101,7 @@ def run(tmp_path, monkeypatch, capsys):
         folder = tmp_path / str(count)
         (folder / "in").mkdir(parents=True)
         for file, text in INPUTS.items():
-            (folder / "in" / file).parent.mkdir(exist_ok=True)
+            (folder / "in" / file).parent.mkdir(parents=True, exist_ok=True)
             (folder / "in" / file).write_bytes(text if isinstance(text, bytes) else text.encode())
         monkeypatch.chdir(folder)
         monkeypatch.setattr(debian, "LISTS", Path("no-lists"))  # the machine may have APT's lists
@@ -109,14 +113,10 @@ def run(tmp_path, monkeypatch, capsys):
         capsys.readouterr()
         status = call(program, [*subcommand, *words])
         said = capsys.readouterr()
-        files = {
-            str(path.relative_to(folder)): cleaned(path.read_bytes(), str(folder))
-            for path in sorted(folder.rglob("*"))
-            if path.is_file()
-            and path.parts[len(folder.parts)] != "in"
-            and path.name not in RECORDS
-            and path.suffix not in (".log", ".idx")
-        }
+        files = {}
+        for path in sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file()):
+            if path.parts[0] != "in" and path.name not in RECORDS and path.suffix not in (".log", ".idx"):
+                files[str(path)] = cleaned(path.read_bytes(), str(folder))
         return Ran(status, SIGNATURE.sub("", said.out + said.err).replace(str(folder), "FOLDER"), files)
 
     def call(program, arguments):
@@ -149,7 +149,7 @@ def cases(kind):
     return pytest.mark.parametrize("name,option,entry", chosen, ids=[f"{n} {o}" for n, o, _ in chosen])
 
 
-@cases(lambda entry: entry.run is not None and entry.refused is None)
+@cases(lambda entry: entry.refused is None)
 def test_an_option_changes_the_result(name, option, entry: Entry, run, base_results):
     base = (name, entry.base, tuple(entry.make or ()))
     if base not in base_results:
@@ -157,7 +157,6 @@ def test_an_option_changes_the_result(name, option, entry: Entry, run, base_resu
     without = base_results[base]
     assert (without.status != 0) == ((name, option) in NEEDED), without.said
     words = shlex.split(entry.run)
-    assert option in {next((o for o, a in OPTIONS[name].items() if w in a.option_strings), w) for w in words}
     result = run(name, [*shlex.split(entry.base), *words], entry.make)
     if "XML::Parser is missing" in result.said:
         pytest.skip(result.said)
@@ -171,7 +170,14 @@ def test_an_option_is_refused(name, option, entry: Entry, run):
     assert result.status and entry.refused in result.said.replace("\n", " "), result
 
 
-@pytest.mark.parametrize("name", [name for name, entries in ENTRIES.items() if any(e.run for e in entries.values())])
+@pytest.mark.parametrize("name, row", [(name, row) for name, table in REFUSALS.items() for row in cells(table)])
+def test_what_cannot_be_used_is_refused_before_any_work(name, row, run):
+    words, _, message = row.partition(" !! ")
+    result = run(name, shlex.split(words))
+    assert result.status == 2 and message in result.said.replace("\n", " ") and not result.files, result
+
+
+@pytest.mark.parametrize("name", ENTRIES)
 def test_a_command_run_twice_has_the_same_result(name, run):
     """Otherwise, any option would seem to change the result."""
     entry = next(entry for entry in ENTRIES[name].values() if entry.run)
@@ -182,8 +188,8 @@ def test_a_command_run_twice_has_the_same_result(name, run):
 def list_writing_runs():
     """The base of each command, and a run with each option that names a file which is not among the inputs."""
     for name, entries in ENTRIES.items():
-        first = next((entry for entry in entries.values() if entry.run), None)
-        runs = {} if first is None else {first.base: ("", first.make)}
+        first = next(entry for entry in entries.values() if entry.run)
+        runs = {first.base: ("", first.make)}
         for option, entry in entries.items():
             names_file = OPTIONS[name][option].metavar in ("FILE", "PAGE", "DIR", "OUT")
             if names_file and entry.run and not entry.refused and " in/" not in entry.run:

@@ -64,37 +64,13 @@ def test_a_page_for_each(explain, wanted):
     assert wanted[2].summary in index and 'href="0003.html"' in index
 
 
-def test_a_folder_with_files_is_refused_and_a_call_that_explains_nothing_leaves_none(explain):
-    (explain.path / "bad").write_bytes(b"\xff\n")
-    assert explain("bad", "--document", "all", "-o", "pages")[0] == 2 and not (explain.path / "pages").exists()
+def test_a_folder_with_files_is_refused(explain):
     (explain.path / "site").mkdir()
     (explain.path / "site" / "a").write_text("w1")
     for file in ("a.txt", "site", "site/a"):
         status, _, said = explain(file, "--document", "all", "-o", "site")
         assert status == 2 and "--output site already exists" in said
         assert [path.name for path in (explain.path / "site").iterdir()] == ["a"]
-
-
-@pytest.mark.parametrize(
-    "arguments,says",
-    [
-        ("a.txt", "give --output PAGE, --json FILE, or both"),
-        ("a.txt -o - --json -", "only one of them"),
-        ("a.txt -o .", "--output ."),
-        ("a.txt -o a.txt --document all", "--output a.txt already exists"),
-        ("a.txt --json x --document all", "--json x does not go with --document all"),
-        ("a.txt -o x --document all --summary w1", "--summary w1 does not go with --document all"),
-        ("a.txt --lines -o x --document 5", "--document 5: no such id"),
-        ("empty -o x", "no document with words in it"),
-        ("bad --lines -o x", "bad, line 1: not UTF-8"),
-    ],
-)
-def test_what_does_not_fit_is_refused(explain, arguments, says):
-    (explain.path / "empty").write_text("\n\n")
-    (explain.path / "bad").write_bytes(b"\xff\n")
-    before = sorted(explain.path.iterdir())
-    status, out, said = explain(*arguments.split())
-    assert (status, out) == (2, "") and says in said and sorted(explain.path.iterdir()) == before
 
 
 def test_odd_file_names_are_only_names(explain):

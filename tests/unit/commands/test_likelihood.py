@@ -64,7 +64,7 @@ def test_likelihoods_are_those_of_a_loop(run):
     assert found(folder).log_likelihood == pytest.approx(scored.log_likelihood, abs=1e-5), "in other batches"
 
 
-def test_they_are_kept_until_the_checkpoint_or_the_data_change(run, capsys, monkeypatch):
+def test_they_are_kept_until_they_are_damaged_or_the_checkpoint_or_the_data_change(run, capsys, monkeypatch):
     folder, _ = run
     assert likelihood.main([str(folder)]) == 0
     first = found(folder)
@@ -72,69 +72,55 @@ def test_they_are_kept_until_the_checkpoint_or_the_data_change(run, capsys, monk
         patch.setattr(likelihood, "_score_summaries", lambda *_: pytest.fail("scored again"))
         assert likelihood.main([str(folder)]) == 0
     assert capsys.readouterr().out.splitlines()[-1].endswith("(scored before)")
+    stored = folder / "likelihood-test-best.json"
+    whole = stored.read_text()
+    for damaged in ["", "[]", "{}", whole[:-5], json.dumps({**json.loads(whole), "more": 1})]:
+        stored.write_text(damaged)
+        assert likelihood.main([str(folder)]) == 0 and stored.read_text() == whole
     write_subset(folder / "prepared" / "bin", "test", DOCUMENTS[:3], SUMMARIES[:3])
     assert likelihood.main([str(folder)]) == 0
-    assert len(found(folder).tokens) == 3 and "before" not in capsys.readouterr().out
+    assert len(found(folder).tokens) == 3
     path = folder / "checkpoints" / "checkpoint_best.pt"
     state = torch.load(path, weights_only=False)
     state["model"]["decoder.pointer.gate.bias"] += 2
     torch.save(state, path)
     assert likelihood.main([str(folder)]) == 0
-    changed = found(folder)
-    assert changed.log_likelihood[0] != pytest.approx(first.log_likelihood[0], abs=1e-3)
+    assert found(folder).log_likelihood[0] != pytest.approx(first.log_likelihood[0], abs=1e-3)
 
 
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        ("--subset nix", "--subset nix: "),
-        ("--subset valid", "--subset valid: it has no summaries to score"),
-        ("--checkpoint last", "--checkpoint last: no such file (checkpoints/checkpoint_last.pt)"),
-        ("--prepared checkpoints", "has no folder bin"),
-        ("--device none", "device 'none'"),
-    ],
-)
-def test_what_cannot_be_scored_is_refused(run, monkeypatch, capsys, options, message):
+def test_what_cannot_be_scored_is_refused(run, capsys):
     folder, _ = run
     data = folder / "prepared" / "bin"
     for path in sorted(data.glob("test.source-target.source.*")):
         shutil.copy(path, data / f"valid.source-target.source{path.suffix}")
-    monkeypatch.chdir(folder)
-    assert likelihood.main([".", *options.split()]) == 2
-    assert message in capsys.readouterr().err
+    for options, message in (
+        (["--subset", "nix"], "--subset nix: "),
+        (["--subset", "valid"], "--subset valid: it has no summaries to score"),
+        (["--checkpoint", "last"], "--checkpoint last: no such file"),
+        (["--prepared", str(folder / "checkpoints")], "has no folder bin"),
+    ):
+        assert likelihood.main([str(folder), *options]) == 2
+        assert message in capsys.readouterr().err
 
 
-def test_a_damaged_file_is_made_again(run, capsys):
-    folder, _ = run
-    assert likelihood.main([str(folder)]) == 0
-    path = folder / "likelihood-test-best.json"
-    whole = path.read_text()
-    for text in ["", "[]", "{}", whole[:-5], json.dumps({**json.loads(whole), "more": 1})]:
-        path.write_text(text)
-        assert likelihood.main([str(folder)]) == 0 and path.read_text() == whole
-
-
-def test_the_command_compares_two_runs(run, tmp_path):
+def test_two_runs_are_compared_but_not_likelihoods_of_other_words(run, tmp_path, capsys):
     folder, _ = run
     torch.manual_seed(2)
-    make_run(tmp_path / "other", pointer="soft", task=make_task(tail=12))
-    write_subset(tmp_path / "other" / "prepared" / "bin", "test")
-    runs, saved = [str(folder), str(tmp_path / "other")], tmp_path / "report.json"
-    assert compare_command.main(["--likelihood", *runs, "--json", str(saved), "--bootstrap", "200"]) == 0
-    report = json.loads(saved.read_text())
-    scores = [found(folder).compute_per_token_means(), found(tmp_path / "other").compute_per_token_means()]
-    row = report["scores"]["log-likelihood"]
-    assert [row["first"], row["second"]] == pytest.approx([x.mean() for x in scores])
-    assert row["p_randomisation"] == compare_pairs(*(x[:, None] for x in scores), 200, 12345)["p_randomisation"][0]
-
-
-def test_likelihoods_of_other_words_are_not_compared(run, tmp_path, capsys):
-    folder, _ = run
-    for name, known, summaries, message in (
-        ("fewer", V - 30, SUMMARIES, "are unknown words"),
-        ("shorter", V, [*SUMMARIES[:3], [9]], "different tokens"),
-    ):
+    others = {"other": (V, SUMMARIES), "fewer": (V - 30, SUMMARIES), "shorter": (V, [*SUMMARIES[:3], [9]])}
+    for name, (known, summaries) in others.items():
         make_run(tmp_path / name, pointer="soft", task=make_task(tail=12, target_words=known))
         write_subset(tmp_path / name / "prepared" / "bin", "test", summaries=summaries)
-        assert compare_command.main(["--likelihood", str(folder), str(tmp_path / name)]) == 2
-        assert message in capsys.readouterr().err
+    saved = tmp_path / "report.json"
+
+    def compare(name):
+        arguments = [str(folder), str(tmp_path / name), "--json", str(saved), "--bootstrap", "200"]
+        return compare_command.main(["--likelihood", *arguments]), capsys.readouterr().err
+
+    assert compare("other")[0] == 0
+    row = json.loads(saved.read_text())["scores"]["log-likelihood"]
+    scores = [found(folder).compute_per_token_means(), found(tmp_path / "other").compute_per_token_means()]
+    assert [row["first"], row["second"]] == pytest.approx([x.mean() for x in scores])
+    assert row["p_randomisation"] == compare_pairs(*(x[:, None] for x in scores), 200, 12345)["p_randomisation"][0]
+    for name, message in (("fewer", "are unknown words"), ("shorter", "different tokens")):
+        status, said = compare(name)
+        assert status == 2 and message in said

@@ -47,18 +47,17 @@ def test_labels_judge_what_is_read(run, tmp_path, capsys):
     words = make_task(60, 20, mark=True, tail=9).source_dictionary
     texts = [[words[number] for number in document] for document in DOCUMENTS]
     fields = [[str(int(n == 0)) for n in range(len(text))] if model.unit == "words" else ["0"] for text in texts]
-    write_label_rows(
-        tmp_path / f"labels.{model.unit}.test", {"documents": 5}, zip(map(compute_source_hash, texts), fields)
-    )
+    rows = zip(map(compute_source_hash, texts), fields)
+    write_label_rows(tmp_path / f"labels.{model.unit}.test", {"documents": 5}, rows)
     (folder / "checkpoints/checkpoint_best.pt").rename(folder / "checkpoints/checkpoint_last.pt")
-    report, places = tmp_path / "report.json", ["--labels", str(tmp_path), "--out", str(tmp_path / "out")]
-    places += ["--checkpoint", "last"]
-    assert main([str(folder), "--subset", "test", *places, "--report", str(report), "--truncate-source", "3"]) == 0
+    report, given = tmp_path / "report.json", [str(folder), "--subset", "test", "--labels", str(tmp_path)]
+    given += ["--out", str(tmp_path / "out"), "--checkpoint", "last", "--report", str(report)]
+    assert main([*given, "--truncate-source", "3"]) == 0
     assert f"AUC {json.loads(report.read_text())['test']['auc']:.4f}" in capsys.readouterr().out
     header, first, *_ = (tmp_path / "out" / f"probabilities.{model.unit}.test").read_text().splitlines()
     assert '"truncate_source": 3' in header and len(first.split()) == (4 if model.unit == "words" else 2)
     found = []
     for threshold in ("0", "1"):  # above which there is everything, and nothing
-        assert main([str(folder), "--subset", "test", *places, "--report", str(report), "--threshold", threshold]) == 0
+        assert main([*given, "--threshold", threshold]) == 0
         found.append(json.loads(report.read_text())["test"]["f1"])
     assert found[0] > found[1] == 0

@@ -24,10 +24,8 @@ def made(tmp_path_factory):
     for split, count in SPLITS.items():
         documents = []
         for number in range(count):
-            sentences = [
-                " ".join(f"Word{r.randint(0, 30)}," for _ in range(r.randint(3, 9))) + f" end {k}."
-                for k in range(r.randint(4, 9))
-            ]
+            words = [[f"Word{r.randint(0, 30)}," for _ in range(r.randint(3, 9))] for _ in range(r.randint(4, 9))]
+            sentences = [f"{' '.join(sentence)} end {place}." for place, sentence in enumerate(words)]
             documents.append((" <q> " if number % 2 else "  ").join(sentences))
         (text / f"{split}.source").write_text("".join(document + "\n" for document in documents))
         (text / f"{split}.target").write_text("a summary\n" * count)
@@ -35,10 +33,9 @@ def made(tmp_path_factory):
     prepared = path / "run" / "prepared"
     prepare(text, prepared, "word", 60, True, 1, words="ptb", source_marks=True)
     for split in SPLITS:
-        rows = []
-        for line in lines(prepared / "tokens" / f"{split}.source"):
-            values = [f"{r.random():.4g}" for _ in line.split(" <q> ")]
-            rows.append((compute_source_hash(line.split()), values))
+        documents = lines(prepared / "tokens" / f"{split}.source")
+        values = [[f"{r.random():.4g}" for _ in line.split(" <q> ")] for line in documents]
+        rows = list(zip((compute_source_hash(line.split()) for line in documents), values))
         header = {"documents": len(rows), "truncate_source": 100_000}
         write_label_rows(path / "run" / f"probabilities.sentences.{split}", header, rows)
     return path
@@ -64,7 +61,6 @@ def test_likely_sentences_are_picked_as_they_are_written(made, tmp_path, capsys)
             if len(sentences) == 1:
                 sentences = [f"{part}." for part in line.rstrip(".").split(".  ")]
             values = [float(value) for value in row.split("\t")[1].split()]
-            assert len(values) == len(sentences)
             places = [pick.number for pick in picking.pick(sentences, values)]
             assert 0 < len(places) < len(sentences)
             assert short.split(" <q> ") == [sentences[place] for place in places], "in their case, with their commas"
@@ -84,10 +80,9 @@ def test_a_test_set_has_the_levels_of_the_training(made, tmp_path, capsys):
     stale = tmp_path / "test" / "test.target.2"  # of a text with more references
     stale.parent.mkdir()
     stale.touch()
-    options = [str(made / "text"), str(stale.parent), "--run", str(made / "run"), "--subset", "test"]
-    assert main([*options, "--words", "200"]) == 2
+    shorten(made, stale.parent, "--subset", "test", "--words", "200", status=2)
     assert "--words 200: RUN" in capsys.readouterr().err and stale.exists()
-    assert main(options) == 0
+    shorten(made, stale.parent, "--subset", "test")
     assert (made / "run" / "picking.json").read_text() == before and not stale.exists()
     assert lines(tmp_path / "test" / "test.source.salience") == lines(tmp_path / "all" / "test.source.salience")
     (made / "run" / "picking.json").unlink()
@@ -99,12 +94,10 @@ def test_a_test_set_has_the_levels_of_the_training(made, tmp_path, capsys):
     "change, options, message",
     [
         (None, "{text} {text} --run {run}", "is the same folder as TEXT"),
-        (None, "none out --run {run}", "there is no such folder"),
         (lambda lines: [*lines, "One more."], "text out --run {run}", "has more lines than --prepared has documents"),
         (lambda lines: lines[:9], "text out --run {run}", "has 9 lines, but --prepared has 24 documents"),
         (lambda lines: ["One sentence."] * 24, "text out --run {run}", "line 1 of"),
         (None, "{text} out --run . --prepared {run}/prepared", "etads-select creates it"),
-        (None, "{text} out --run {run} --words 2000000", "--words 2000000: choose 1 to 1,000,000"),
     ],
 )
 def test_what_does_not_fit_is_refused(made, tmp_path, monkeypatch, capsys, change, options, message):

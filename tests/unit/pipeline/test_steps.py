@@ -111,31 +111,35 @@ def test_a_training_is_done_once_with_the_same_options_and_data(train, tmp_path)
         train("--lr", "1")
     assert not (tmp_path / "run" / "finished.txt").exists()
     (tmp_path / "fails").unlink()
-    assert "already trained" not in train("--lr", "1") and calls(tmp_path) == 2
+    said = train("--lr", "1")
+    assert "already trained" not in said and "other options" not in said and calls(tmp_path) == 2
     assert "already trained with these options" in train("--lr", "1", "--log-interval", "7")
     record.unlink()  # as in the runs of earlier versions
     assert "already trained" in train("--lr", "1") and record.exists() and calls(tmp_path) == 2
     said = train("--lr", "2")
-    assert "a training with other options" in said and "     > --lr 2\n" in said and calls(tmp_path) == 3
+    assert "a training with other options" in said and "     < --lr 1\n     > --lr 2\n" in said
+    assert calls(tmp_path) == 3
     checkpoint.unlink()
     assert "already trained" not in train("--lr", "2") and calls(tmp_path) == 4
 
 
-@pytest.mark.parametrize("option", ["--seed", "data", "--init-from"])
-def test_a_training_is_not_continued_with_another_seed_other_data_or_another_model(option, train, tmp_path):
+@pytest.mark.parametrize(
+    "changed, words",
+    [
+        ("--seed", "--seed 2: run contains a training with --seed 1; name another"),
+        ("prepared/prepare.json", "trained with other data, at"),
+        ("base.pt", "--out run: base.pt has changed since this training"),
+    ],
+)
+def test_a_training_is_not_continued_with_another_seed_other_data_or_another_model(changed, words, train, tmp_path):
     """The result used to have the first weights, and to be recorded as a training with the second."""
-    data, base, record = (tmp_path / name for name in ("prepared/prepare.json", "base.pt", "run/training.json"))
-    base.write_text("first")
+    record = tmp_path / "run/training.json"
+    (tmp_path / "base.pt").write_text("first")
     train("--seed", "1", "--init-from", "base.pt")
-    before, seed = record.read_text(), "1"
-    if option == "--seed":
-        seed, words = "2", "--seed 2: run contains a training with --seed 1; name another"
-    elif option == "data":
-        words = "trained with other data, at"
-        data.write_text('{"text": 2}')
-    else:
-        words = "--out run: base.pt has changed since this training"
-        base.write_text("second")
+    before = record.read_text()
+    if changed.endswith((".json", ".pt")):
+        (tmp_path / changed).write_text('{"text": 2}')
+    seed = "2" if changed == "--seed" else "1"
     for more in ([], ["--lr", "2"]):
         assert words in train(f"--seed={seed}", "--init-from=base.pt", *more)
     assert calls(tmp_path) == 1 and record.read_text() == before

@@ -37,9 +37,6 @@ from fairseq_etads.search.lengths import TextLengths
 HEADLINES = TrainingDataSize(12_000, TextLengths([28, 41, 58, 85, 121, 178]), TextLengths([4, 6, 7, 9, 11]))
 ABSTRACTS = TrainingDataSize(26_000, TextLengths([200] * 9), TextLengths([50, 66, 85, 108, 128]))
 NEWS = TrainingDataSize(287_000, TextLengths([300, 700, 1500]), TextLengths([30, 55, 90]))
-PICKED = TrainingDataSize(26_000, TextLengths([180, 200, 210, 226]), TextLengths([50, 85, 128]))
-WHOLE = TrainingDataSize(26_000, TextLengths([300, 500, 900]), TextLengths([50, 85, 128]))
-"""Documents of which sentences were picked, and whole ones."""
 CORE, CORES, GPU = Machine(1), Machine(2), Machine(16, 1)
 
 
@@ -99,13 +96,9 @@ def test_steps_and_rate_follow_from_the_time():
     assert make_settings("base", ABSTRACTS, CORES, "etads", (), 6).steps > 1.5 * short.steps
     much_time = small((), replace(HEADLINES, pairs=1000), Machine(64), 600)
     assert much_time.epochs == pytest.approx(6, rel=0.05) and much_time.minutes < 5, "not for ever"
-
-
-def test_short_of_three_epochs_batches_are_smaller_and_the_rate_is_higher():
-    """At first, more steps in the same time help more than large batches."""
     few, many = small(data=ABSTRACTS), small()
     assert few.epochs < 3 <= many.epochs
-    for option, ratio in (("--max-tokens", 0.5), ("--lr", 2)):
+    for option, ratio in (("--max-tokens", 0.5), ("--lr", 2)):  # at first, more steps help more than large batches
         assert float(value_of(few.train, option)) == ratio * float(value_of(many.train, option))
 
 
@@ -149,23 +142,15 @@ def test_given_options_change_what_depends_on_them():
         assert value_of(small(["--encoder-attention-heads", heads]).train, "--focus-initial-scope") == scope
 
 
-@pytest.mark.parametrize(
-    "given,batches",
-    [
-        (["--update-freq=1,4"], 4),
-        (["--distributed-world-size", "2"], 2),
-        (["--distributed-world-size", "2", "--update-freq", "2"], 4),
-    ],
-)
-def test_the_batches_of_a_step_count_towards_epochs_and_time(given, batches):
-    usual, more = (make_settings("base", ABSTRACTS, CORES, "etads", words, 60) for words in ([], given))
-    assert more.steps == pytest.approx(usual.steps / batches, rel=0.02)
-    assert more.epochs == pytest.approx(usual.epochs, rel=0.02)
-    assert more.minutes == pytest.approx(usual.minutes, rel=0.02)
-    assert value_of(more.train, "--dropout") == value_of(usual.train, "--dropout")
-
-
-def test_each_worker_has_a_gpu():
+def test_the_batches_of_a_step_count_towards_epochs_and_time_and_each_worker_has_a_gpu():
+    usual = make_settings("base", ABSTRACTS, CORES, "etads", [], 60)
+    workers = ["--distributed-world-size", "2"]
+    for given, batches in ((["--update-freq=1,4"], 4), (workers, 2), ([*workers, "--update-freq", "2"], 4)):
+        more = make_settings("base", ABSTRACTS, CORES, "etads", given, 60)
+        assert more.steps == pytest.approx(usual.steps / batches, rel=0.02)
+        assert more.epochs == pytest.approx(usual.epochs, rel=0.02)
+        assert more.minutes == pytest.approx(usual.minutes, rel=0.02)
+        assert value_of(more.train, "--dropout") == value_of(usual.train, "--dropout")
     one, all_four = (make_settings("large", NEWS, Machine(16, gpus), "etads", [], 30) for gpus in (1, 4))
     assert all_four.steps == pytest.approx(one.steps, rel=0.02)
     assert all_four.epochs == pytest.approx(4 * one.epochs, rel=0.02)
@@ -197,12 +182,11 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def run(capsys, *words):
+def run(capsys, *words, given=()):
     """Make a choice for etads-train; returns an exit status, the chosen words, and the messages."""
     stage, *words = words
-    place = words.index("--given")
-    args = train.main.make_parser().parse_args(["--out", "run", "--prepared", "prepared", *words[:place]])
-    args.given = words[place + 1 :]
+    args = train.main.make_parser().parse_args(["--out", "run", "--prepared", "prepared", *words])
+    args.given = list(given)
     choices = {"check": training_settings.check_minutes, "prepare": training_settings.choose_prepare_options}
     try:
         found = choices.get(stage, training_settings.choose_settings)(args)
@@ -214,18 +198,18 @@ def run(capsys, *words):
 
 
 def test_a_run_keeps_its_recipe_on_whatever_machine(folder, capsys, monkeypatch):
-    status, first, said = run(capsys, "train", "--given", "--seed", "2")
+    status, first, said = run(capsys, "train", given=["--seed", "2"])
     assert status == 0 and "recipe small, chosen for 400 pairs" in said
     assert json.loads((folder / "run" / "recipe.json").read_text())["percentiles of tokens"]["summaries"]["50"] == 6
     assert read_recipe(folder / "run")["decoding"] == {"min_len": 5, "max_len": 10, "no_repeat_ngram_size": 2}
     monkeypatch.setattr(training_settings, "detect_training_hardware", lambda cpu, processes=1: GPU)
-    assert run(capsys, "train", "--given", "--seed", "2")[1] == first
-    other = run(capsys, "train", "--given", "--max-update", "7")[1]
+    assert run(capsys, "train", given=["--seed", "2"])[1] == first
+    other = run(capsys, "train", given=["--max-update", "7"])[1]
     assert value_of(other, "--max-update") == "7" != value_of(first, "--max-update")
-    named = run(capsys, "train", "--recipe", "base", "--minutes", "1", "--given")[1]
-    assert run(capsys, "train", "--given")[1] == named != first, "the last one that was named"
-    assert "recipe base" in run(capsys, "train", "--given", "--max-update", "3")[2]
-    assert value_of(run(capsys, "train", "--recipe", "small", "--given")[1], "--encoder-embed-dim") == "128"
+    named = run(capsys, "train", "--recipe", "base", "--minutes", "1")[1]
+    assert run(capsys, "train")[1] == named != first, "the last one that was named"
+    assert "recipe base" in run(capsys, "train", given=["--max-update", "3"])[2]
+    assert value_of(run(capsys, "train", "--recipe", "small")[1], "--encoder-embed-dim") == "128"
     for content in ("", "[]", '{"recipe": "small"}', '{"decoding": []}'):
         (folder / "run" / "recipe.json").write_text(content)
         assert read_recipe(folder / "run") is None, "damaged"
@@ -243,54 +227,51 @@ def test_a_training_that_was_begun_without_a_recipe_goes_on_so(name, folder, cap
     (folder / "run").mkdir()
     (folder / "run" / name).write_text("fairseq-train …")
     if name == "training.json":
-        assert run(capsys, "train", "--given")[1], "a training that failed at once decides nothing"
+        assert run(capsys, "train")[1], "a training that failed at once decides nothing"
         (folder / "run" / "recipe.json").unlink()
         (folder / "run" / "checkpoints").mkdir()
         (folder / "run" / "checkpoints" / "checkpoint_last.pt").touch()
-    status, words, said = run(capsys, "train", "--given")
+    status, words, said = run(capsys, "train")
     assert (status, words) == (0, []) and "started without a recipe" in said
-    assert run(capsys, "prepare", "--text", "nowhere", "--given")[1] == []
-    assert run(capsys, "train", "--recipe", "small", "--given")[1]
+    assert run(capsys, "prepare", "--text", "nowhere")[1] == []
+    assert run(capsys, "train", "--recipe", "small")[1]
 
 
 def test_minutes_are_refused_where_paper_would_ignore_them(folder, capsys):
-    assert run(capsys, "check", "--minutes", "2", "--given") == (0, [], "")
+    assert run(capsys, "check", "--minutes", "2") == (0, [], "")
     (folder / "run").mkdir()
     (folder / "run" / "finished.txt").touch()
     for words in ([], ["--recipe", "paper"], ["--arch", "pg_coverage"]):
-        status, _, said = run(capsys, "check", "--minutes", "2", *words, "--given")
+        status, _, said = run(capsys, "check", "--minutes", "2", *words)
         assert status == 2 and "--minutes 2 has no effect with --recipe paper" in said
-        assert run(capsys, "check", *words, "--given") == (0, [], "")
-        assert run(capsys, "train", *words, "--given")[1] == [], "paper chooses nothing"
-    assert run(capsys, "check", "--minutes", "2", "--recipe", "small", "--given") == (0, [], "")
+        assert run(capsys, "check", *words) == (0, [], "")
+        assert run(capsys, "train", *words)[1] == [], "paper chooses nothing"
+    assert run(capsys, "check", "--minutes", "2", "--recipe", "small") == (0, [], "")
 
 
 def test_text_is_prepared_as_words_and_the_second_time_as_the_first(folder, capsys):
     shutil.copytree(folder / "prepared" / "tokens", folder / "text")
-    assert run(capsys, "prepare", "--text", "text", "--given")[1] == ["--tokens", "word", "--size", "700"]
+    assert run(capsys, "prepare", "--text", "text")[1] == ["--tokens", "word", "--size", "700"]
     (folder / "prepared" / "prepare.json").unlink()
-    assert run(capsys, "prepare", "--text", "text", "--given")[1] == ["--tokens", "word", "--size", "500"]
-    assert run(capsys, "prepare", "--text", "text", "--size", "90", "--given")[1] == ["--tokens", "word"]
-    assert run(capsys, "prepare", "--text", "text", "--tokens", "bpe", "--given")[1] == []
-    assert run(capsys, "prepare", "--text", "text", "--recipe", "large", "--given")[1] == []
+    assert run(capsys, "prepare", "--text", "text")[1] == ["--tokens", "word", "--size", "500"]
+    assert run(capsys, "prepare", "--text", "text", "--size", "90")[1] == ["--tokens", "word"]
+    for given in (["--tokens", "bpe"], ["--recipe", "large"]):
+        assert run(capsys, "prepare", "--text", "text", *given)[1] == []
 
 
-def test_missing_or_empty_training_texts_are_refused(folder, capsys):
-    (folder / "prepared" / "tokens" / "train.target").unlink()
-    status, _, said = run(capsys, "train", "--given")
-    assert status == 2 and "train.target: no such file" in said
-    for side in ("source", "target"):
-        (folder / "prepared" / "tokens" / f"train.{side}").write_text("")
-    assert run(capsys, "train", "--given")[0] == 2
-
-
-def test_lengths_are_of_texts_from_the_whole_file(tmp_path, monkeypatch):
+def test_lengths_are_of_texts_from_the_whole_file_which_must_not_be_empty(tmp_path, monkeypatch):
     monkeypatch.setattr(training_settings, "SAMPLE", 10)
     for side in ("source", "target"):
         (tmp_path / f"train.{side}").write_text("".join("w " * (number // 100 + 1) + "\n" for number in range(300)))
     data = measure_text_lengths(tmp_path)
     assert data.pairs == 300 and data.documents.get_percentile(0) == 1 and data.documents.get_percentile(100) == 3
     assert data.summaries.compute_mean() == pytest.approx(2, rel=0.1) and data.summaries.compute_mean(longest=1) == 1
+    (tmp_path / "train.source").write_text("")
+    with pytest.raises(InputError, match=r"train.source: it is empty"):
+        measure_text_lengths(tmp_path)
+    (tmp_path / "train.target").unlink()
+    with pytest.raises(InputError, match=r"train.target: no such file"):
+        measure_text_lengths(tmp_path)
 
 
 def test_the_machine_is_what_a_training_may_use(monkeypatch):
@@ -308,7 +289,7 @@ def test_the_machine_is_what_a_training_may_use(monkeypatch):
 
 
 def test_a_missing_file_too_few_pairs_and_documents_without_marks_are_refused(tmp_path):
-    """There are as few pairs as possible; the documents have seven words and a mark, which is none."""
+    """The documents have seven words and a mark, which is none."""
     for split, lines in (("train", FEWEST_PAIRS), ("valid", 3)):
         (tmp_path / f"{split}.source").write_text("One two three . <q> Four five .\n" * lines)
         (tmp_path / f"{split}.target").write_text("One five .\n" * lines)
@@ -336,10 +317,12 @@ def test_architectures_that_do_not_read_factors_are_refused():
 
 
 @pytest.mark.parametrize("name", [*SIZES])
-def test_picked_sentences_are_read_to_the_end(name):
-    for data, factors, length in ((PICKED, "salience", "230"), (WHOLE, "pos,salience:16", "900")):
-        words = make_settings(name, data, Machine(1), "etads", ["--source-factors", factors]).train
-        assert words[words.index("--truncate-source") + 1] == length
+def test_picked_sentences_are_read_to_the_end_as_well_as_whole_documents(name):
+    picked, whole = [180, 200, 210, 226], [300, 900]
+    for lengths, factors, expected in ((picked, "salience", "230"), (whole, "pos,salience:16", "900")):
+        data = replace(ABSTRACTS, documents=TextLengths(lengths))
+        words = make_settings(name, data, CORE, "etads", ["--source-factors", factors]).train
+        assert value_of(words, "--truncate-source") == expected
 
 
 def test_the_number_of_words_is_the_one_of_an_extractor_that_is_there(tmp_path):
