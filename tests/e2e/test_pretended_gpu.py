@@ -120,5 +120,4 @@ def test_the_check_of_a_gpu_writes_its_report(tmp_path):
     assert "torch finds no GPU" in run_command(["python", script], tmp_path, check=False).stdout
     run_command(["python", PRETENDING, script, "--", "-k", "of_pointers"], tmp_path)
     report = json.loads((tmp_path / "gpu_check.json").read_text())
-    assert report["gpu"] == "pretended" and report["torch"] == torch.__version__ and report["tests"] == {"passed": 6}
-    assert len(report["milliseconds"]) == 6 and all(len(row) == 4 for row in report["milliseconds"].values())
+    assert report["gpu"] == "pretended" and report["tests"] == {"passed": 6} and len(report["milliseconds"]) == 6

@@ -69,7 +69,6 @@ def is_running(group):
 
 
 def has_begun(sign):
-    """Tell whether the sign of a command is there."""
     return os.path.exists(sign) and os.path.getsize(sign) > 200
 
 
@@ -77,9 +76,8 @@ def run(command, folder, kill_after=None, kill_at=None):
     """Run a command, and kill its process group after some seconds or at a sign; returns its status and its output."""
     with open(folder.with_name("said"), "w+") as said:
         # not a new session, because processes of the command server can only join a group of their own session
-        process = subprocess.Popen(
-            command.split(), cwd=folder, env=environment(), stdout=said, stderr=said, preexec_fn=os.setpgrp
-        )
+        files = {"stdout": said, "stderr": said, "preexec_fn": os.setpgrp}
+        process = subprocess.Popen(command.split(), cwd=folder, env=environment(), **files)
         try:
             while kill_at and process.poll() is None and not has_begun(kill_at):
                 time.sleep(0.001)

