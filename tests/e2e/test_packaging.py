@@ -172,13 +172,8 @@ def test_a_wheel_is_all_that_a_user_needs(wheel, installed, tmp_path):
     files = run("python", "-c", "; ".join(["import importlib", *lines])).split()[-2:]
     assert len(commands) > 20 and all(file.startswith(str(installed.parent)) for file in files), files
     train = "etads train --text mine.jsonl --out run --recipe small --no-content --max-update 40 --cpu --"
-    train = f"{train} --encoder-layers 1 --decoder-layers 1 --log-interval 1 --num-workers 0".split()
-    process = etads(*train)
-    wait_for("num_updates=3,", folder / "run" / "train.log", process)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    assert process.wait() == 130
-    step = wait_for(r"interrupted; step (\d+) is saved, and the same command continues", said, process)[1]
-    assert 3 <= int(step) < 40 and f"continuing after step {step}" in run(*train)
+    train = f"{train} --encoder-layers 1 --decoder-layers 1 --num-workers 0".split()
+    run(*train)
     run("etads", "summarize", "run", "--split", "test", "--output", "summaries.txt")
     assert len((folder / "summaries.txt").read_text().splitlines()) == 6
     assert "ROUGE-1" in run("etads", "rouge", "summaries.txt", "run/text/test.target")

@@ -1,6 +1,5 @@
 """The shell pipelines, as a user types them."""
 
-import json
 import os
 import re
 import signal
@@ -117,36 +116,9 @@ def test_quickstart_in_short_runs_twice_and_summarises_new_text(tmp_path):
 
     assert re.search(rf"^== \S*etads export {out} model && etads summarize model ", first, re.MULTILINE)
     assert first.count("--min-len 4 --max-len 15 --no-repeat-ngram-size 2") == 1
-    check_new_documents(out, tmp_path)
-    check_model_folder(out, tmp_path)
-
-
-def check_model_folder(run, tmp_path):
-    """The run's folder gives the run's summaries."""
-    said = run_command(["etads-export", str(run), "model"], cwd=tmp_path).stdout
-    assert "default lengths, from the training summaries: --min-len 4 --max-len 15 --no-repeat-ngram" in said
-    documents = (run / "text" / "test.source").read_text().splitlines(keepends=True)[:100]
-    (tmp_path / "documents").write_text("".join(documents))
-
-    command = ["etads-summarize", "model", "documents", "--lines", "--sentence-marks", "--output", "out.txt"]
-    run_command(command, cwd=tmp_path)
-    want = (run / "summaries.txt").read_text().splitlines()[:100]
-    found = (tmp_path / "out.txt").read_text().splitlines()
-    # Batches differ in generate.sh, and an untrained model's hypotheses have similar scores.
-    assert len(found) == 100 and sum(a == b for a, b in zip(found, want)) >= 80
-
-
-def check_new_documents(run, tmp_path):
-    """A folder of documents, one of them empty, to JSON lines."""
-    folder = tmp_path / "articles"
-    folder.mkdir()
-    for name, text in (("chess", "A game of\nchess.\n"), ("empty", ""), ("library", "A library.\n")):
-        (folder / f"{name}.txt").write_text(text)
-    command = [str(SCRIPTS / "generate.sh"), "--run", str(run), "--cpu", "--max-len", "10", "--input", "articles"]
-    run_command([*command, "--output", "out.jsonl"], cwd=tmp_path)
-    found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    summarised = {record["document"]: bool(record["summary"]) for record in found}
-    assert summarised == {"chess.txt": True, "empty.txt": False, "library.txt": True}
+    command = [str(SCRIPTS / "generate.sh"), "--run", str(out), "--cpu", "--max-len", "10", "--input", "-"]
+    run_command([*command, "--output", "new.txt"], cwd=tmp_path, input="A game of chess.\n\nA library.\n")
+    assert [bool(line) for line in (tmp_path / "new.txt").read_text().split("\n")] == [True, False, True, False]
 
 
 @pytest.mark.parametrize("number, status", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])

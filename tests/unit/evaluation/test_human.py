@@ -210,12 +210,12 @@ def test_sheets_that_could_not_be_written_leave_nothing(make, tmp_path, monkeypa
 
 def test_command_refuses_what_is_no_key_or_sheet_and_a_key_among_the_sheets(make, tmp_path, capsys):
     key, sheet = tmp_path / "key", tmp_path / "a.csv"
+    key.write_text(json.dumps(filled(tmp_path)[0]))
+    sheet.write_text("a,b\n1,2\n")
     score = ["score", "--key", str(key), str(sheet)]
-    for content in ("{", "[]", '{"format": 1, "systems": [], "sheets": {"a": {"1": {"A": "x"}}}}'):
+    assert main(score) == 2 and f"{sheet}, line 1: no column annotator" in capsys.readouterr().err
+    for content in ("{", '{"format": 1, "systems": [], "sheets": {"a": {"1": {"A": "x"}}}}'):
         key.write_text(content)
         assert main(score) == 2 and f"{key}: not a key" in capsys.readouterr().err
     assert main([*make, f"--key={tmp_path / 'sheets' / 'deeper/still/k.json'}"]) == 2
     assert "choose a path outside" in capsys.readouterr().err and not (tmp_path / "sheets").exists()
-    key.write_text(json.dumps(filled(tmp_path)[0]))
-    sheet.write_text("a,b\n1,2\n")
-    assert main(score) == 2 and f"{sheet}, line 1: no column annotator" in capsys.readouterr().err

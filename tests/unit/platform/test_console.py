@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from documented import ENTRIES
@@ -103,6 +104,7 @@ def test_ctrl_c_is_no_traceback_at_work_and_while_modules_are_imported(event, sa
     assert (result.returncode, result.stdout, result.stderr) == (130, "", said)
 
 
+RUN = "from fairseq_etads.platform.console import run_command\n"
 POOLS = {
     "preparation": "from etads_preprocess.processes import map_in_order; from mapped import asleep\n"
     "from functools import partial\nwork = lambda: list(map_in_order(partial, (asleep,), range(200), 2, small=1))\n",
@@ -115,19 +117,12 @@ POOLS = {
 @pytest.mark.parametrize("number, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_processes_end_with_the_command(number, status, pool, tmp_path):
     """A terminal sends Ctrl-C to all of them, ``kill`` a signal to the first alone; either way none is left."""
-    code = f"import sys\n{POOLS[pool]}"
-    code += "from fairseq_etads.platform.console import run_command\nsys.exit(run_command('etads-x', work))"
+    code = f"import sys\n{POOLS[pool]}{RUN}sys.exit(run_command('etads-x', work))"
     path = os.pathsep.join([str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])])
-    errors = tmp_path / "errors"
+    errors, deadline = tmp_path / "errors", time.monotonic() + 120
     with open(errors, "w") as file:
-        process = subprocess.Popen(
-            [sys.executable, "-c", code],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": path},
-            stderr=file,
-            start_new_session=True,
-        )
-    deadline = time.monotonic() + 120
+        options = {"env": {**os.environ, "PYTHONPATH": path}, "cwd": tmp_path, "start_new_session": True}
+        process = subprocess.Popen([sys.executable, "-c", code], stderr=file, **options)
     try:
         while not (tmp_path / "started").exists():
             assert process.poll() is None and time.monotonic() < deadline, errors.read_text()
@@ -151,10 +146,6 @@ def is_alive(group):
     return True
 
 
-def raise_(error):
-    raise error
-
-
 @pytest.mark.parametrize(
     "error, line",
     [
@@ -165,13 +156,12 @@ def raise_(error):
     ],
 )
 def test_errors_are_one_line(error, line, capsys):
-    assert run_command("etads-x", lambda: raise_(error)) == 2
+    assert run_command("etads-x", Mock(side_effect=error)) == 2
     assert capsys.readouterr().err == line + "\n"
 
 
 def test_a_reader_that_leaves_hears_nothing():
-    code = "import sys\nfrom fairseq_etads.platform.console import run_command\n"
-    code += "sys.exit(run_command('etads-x', lambda: print('x' * 10)))"
+    code = f"import sys\n{RUN}sys.exit(run_command('etads-x', lambda: print('x' * 10)))"
     reader, writer = os.pipe()
     os.close(reader)
     result = subprocess.run([sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE, text=True)
@@ -207,11 +197,10 @@ def parser():
     ],
 )
 def test_wrong_options_are_answered_with_the_right_ones(words, end, capsys):
-    with pytest.raises(SystemExit) as stopped:
+    with pytest.raises(SystemExit, match="2"):
         parser().parse_args(words)
     message = capsys.readouterr().err
-    assert stopped.value.code == 2 and message.startswith("etads-x: ") and message.endswith(end + "\n")
-    assert message.count("\n") == 1
+    assert message.startswith("etads-x: ") and message.endswith(end + "\n") and message.count("\n") == 1
 
 
 def test_files_may_stand_before_and_behind_options(capsys):
@@ -245,7 +234,7 @@ def test_a_command_returns_its_exit_status():
 
         assert main(["--beam", "3"]) == status
     with pytest.raises(ValueError):
-        run_command("etads-x", lambda: raise_(ValueError("a mistake in the program")))
+        run_command("etads-x", Mock(side_effect=ValueError("a mistake in the program")))
 
 
 CLOSED = """
@@ -271,8 +260,7 @@ def test_closed_files_are_no_traceback(closing, status, said):
 def test_a_terminal_does_not_obey_what_a_document_holds():
     import pty
 
-    code = "from fairseq_etads.platform.console import run_command\n"
-    code += "run_command('etads-x', lambda: print('a\\x1b]0;owned\\x07\\tb', flush=True))"
+    code = RUN + "run_command('etads-x', lambda: print('a\\x1b]0;owned\\x07\\tb', flush=True))"
     screen, terminal = pty.openpty()
     subprocess.run([sys.executable, "-c", code], stdout=terminal, check=True)
     shown = os.read(screen, 1000)
