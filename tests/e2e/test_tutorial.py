@@ -40,15 +40,13 @@ def followed(programs, tmp_path_factory):
     folder, printed, used = tmp_path_factory.mktemp("tutorial"), {}, set()
     (folder / "scripts").symlink_to(ROOT / "scripts")
     corpora.plain(folder / "data" / "sample")
-    lines = [f"{side} of number {n}\n" for side in ("The text", "It") for n in range(100)]
-    for side, part in (("source", lines[:100]), ("target", lines[100:])):  # 100 lines are enough for shares of 4 %
+    for side, text in (("source", "The text"), ("target", "It")):  # 100 lines are enough for shares of 4 %
         with open(folder / "data" / "sample" / f"train.{side}", "a", encoding="utf-8") as file:
-            file.writelines(part)
+            file.writelines(f"{text} of number {n}\n" for n in range(100))
     environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
     for language, code in BLOCKS:
         if language == "python":
-            name = re.match(r"# (\w+\.py):", code)[1]
-            (folder / name).write_text(code, encoding="utf-8")
+            (folder / re.match(r"# (\w+\.py):", code)[1]).write_text(code, encoding="utf-8")
             continue
         command = ["bash", "-euo", "pipefail", "-c", shortened(code, used)]
         result = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)

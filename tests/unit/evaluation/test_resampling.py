@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import t as student
 from seeds import shifted
 
 from fairseq_etads.evaluation import bootstrap_intervals, compare_pairs
@@ -101,10 +102,6 @@ def test_copies_of_a_document_prove_nothing():
     assert copied["interval"] == pytest.approx(alone["interval"])
 
 
-T_975 = {3: 3.182, 4: 2.776, 18: 2.101}
-"""97.5 % quantiles of Student's t, from a table, by degrees of freedom."""
-
-
 def of_levels(levels):
     """Make scores (trainings, documents) of trainings that differ only in their level."""
     return np.array(levels)[:, None] + np.linspace(0, 1, 20)
@@ -121,7 +118,7 @@ def of_levels(levels):
 def test_without_luck_of_documents_the_interval_is_students(first, second, freedom, shares):
     found = compare_systems_over_runs(of_levels(first), of_levels(second), 60_000, 1)
     squares = sum((x - statistics.mean(side)) ** 2 for side in (first, second) for x in side)
-    half = T_975[freedom] * (squares / freedom * shares) ** 0.5
+    half = student.ppf(0.975, freedom) * (squares / freedom * shares) ** 0.5
     difference = statistics.mean(first) - statistics.mean(second)
     assert found["difference"] == pytest.approx(difference)
     assert found["interval"] == pytest.approx([difference - half, difference + half], abs=0.05 * half)
@@ -175,7 +172,7 @@ def test_power_is_the_share_of_significant_simulations(trainings, difference):
     second = rng.normal(0, 0.377, size=(40_000, trainings))
     pooled = (first.var(axis=1, ddof=1) + second.var(axis=1, ddof=1)) / 2
     t = (first.mean(axis=1) - second.mean(axis=1)) / np.sqrt(2 * pooled / trainings)
-    share = (np.abs(t) > T_975[2 * trainings - 2]).mean()
+    share = (np.abs(t) > student.ppf(0.975, 2 * trainings - 2)).mean()
     assert compute_power(difference, 0.377, trainings) == pytest.approx(share, abs=4 * math.sqrt(0.16 / 40_000))
     assert compute_power(0.0, 0.4, trainings, level=0.05) == pytest.approx(0.05, abs=1e-4)
 

@@ -39,7 +39,7 @@ INTERRUPT = """
 import importlib, signal, sys
 name, module, *options = sys.argv[1:]
 def interrupt(event, arguments):
-    if (event, arguments[0]) == EVENT:
+    if (event, arguments[0]) == ("import", "fairseq_etads.platform.console"):
         signal.raise_signal(signal.SIGINT)
 sys.addaudithook(interrupt)
 sys.argv[:] = [name]
@@ -93,15 +93,10 @@ def test_every_command_answers_alike(command, tmp_path):
     assert not any(tmp_path.iterdir()), "something was written before the error"
 
 
-@pytest.mark.parametrize(
-    "event, said",
-    [(("open", "given"), "\netads-rouge: interrupted\n"), (("import", "fairseq_etads.platform.console"), "")],
-)
-def test_ctrl_c_is_no_traceback_at_work_and_while_modules_are_imported(event, said, tmp_path):
-    (tmp_path / "given").write_text("a text\n")
-    line = command_line(INTERRUPT.replace("EVENT", repr(event)), "etads-rouge", "given", "given")
+def test_ctrl_c_while_modules_are_imported_is_no_traceback(tmp_path):
+    line = command_line(INTERRUPT, "etads-rouge", "given", "given")
     result = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True)
-    assert (result.returncode, result.stdout, result.stderr) == (130, "", said)
+    assert (result.returncode, result.stdout, result.stderr) == (130, "", "")
 
 
 RUN = "from fairseq_etads.platform.console import run_command\n"
@@ -189,20 +184,6 @@ def parser():
     return made
 
 
-@pytest.mark.parametrize(
-    "words, end",
-    [
-        (["make", "--anotators=4"], "--anotators=4; did you mean --annotators? (see --help)"),
-        (["--beam", "4\x1b[2J"], "invalid int value: '4\\x1b[2J' (see --help)"),
-    ],
-)
-def test_wrong_options_are_answered_with_the_right_ones(words, end, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        parser().parse_args(words)
-    message = capsys.readouterr().err
-    assert message.startswith("etads-x: ") and message.endswith(end + "\n") and message.count("\n") == 1
-
-
 def test_files_may_stand_before_and_behind_options(capsys):
     made = Parser(prog="etads-x")
     made.add_argument("folder")
@@ -217,8 +198,8 @@ def test_files_may_stand_before_and_behind_options(capsys):
         args = made.parse_args(words)
         assert (args.folder, args.files) == ("m", files)
     with pytest.raises(SystemExit):
-        made.parse_args(["m", "--bean", "1", "a"])
-    assert "unrecognized arguments: --bean" in capsys.readouterr().err
+        made.parse_args(["m", "--bean", "1\x1b[2J", "a"])
+    assert "unrecognized arguments: --bean 1\\x1b[2J; did you mean --beam?" in capsys.readouterr().err
 
 
 def test_a_command_returns_its_exit_status():
