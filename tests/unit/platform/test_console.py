@@ -199,7 +199,7 @@ def test_files_may_stand_before_and_behind_options(capsys):
         assert (args.folder, args.files) == ("m", files)
     with pytest.raises(SystemExit):
         made.parse_args(["m", "--bean", "1\x1b[2J", "a"])
-    assert "unrecognized arguments: --bean 1\\x1b[2J; did you mean --beam?" in capsys.readouterr().err
+    assert "unrecognized arguments: --bean 1\\x1b[2J a; did you mean --beam?" in capsys.readouterr().err
 
 
 def test_a_command_returns_its_exit_status():
