@@ -152,9 +152,11 @@ def uses_tuned_weights(run):
 
 def grows_in_stages(run):
     """A stage goes on from the one before, with longer texts."""
-    commands = [run.lines(f"pointer_generator-1/{part}finished.txt", run.out) for part in ("", "stages/1/")]
-    assert "--truncate-source 60 --" in str(commands[0]) and "--truncate-source 50 --" in str(commands[1])
-    assert "checkpoint_last.pt (epoch" in run.log and "@ 5 updates" in run.log, "it did not go on from the stage"
+    whole, first = (run.out / f"pointer_generator-1/{part}" for part in ("", "stages/1"))
+    commands = [(folder / "finished.txt").read_text(encoding="utf-8") for folder in (whole, first)]
+    assert "--truncate-source 60 --" in commands[0] and "--truncate-source 50 --" in commands[1]
+    log = (whole / "train.log").read_text(encoding="utf-8")
+    assert "checkpoint_last.pt (epoch" in log and "@ 5 updates" in log, "it did not go on from the stage"
 
 
 def reads_what_is_extracted(run):
