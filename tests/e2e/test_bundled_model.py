@@ -54,19 +54,15 @@ its seven arches. The bridge carries 4,000 cars a day. Repairs will take eightee
 
 
 def test_texts_of_ones_own_are_summarised_and_explained_without_a_models_name(tmp_path):
-    printed = ARTICLE.replace("bridge over", "bri-\ndge over").replace("Repairs", "\n\n1\n\fRepairs")
     records = [json.dumps({"id": name, "text": ARTICLE.replace("Oakham", name)}) for name in ("Ulm", "Olm")]
-    files = {"article.txt": ARTICLE, "paper.txt": printed, "articles.jsonl": "\n".join(records)}
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
+    (tmp_path / "article.txt").write_text(ARTICLE)
+    (tmp_path / "articles.jsonl").write_text("\n".join(records))
 
     def etads(*words):
         return run_command(["etads", *words], tmp_path).stdout
 
     short = etads("summarize", "article.txt", "--words", "30", "--must-include", "ferry", "--quiet").strip()
     assert short.endswith("A ferry will start next week.") and len(short.split()) <= 30
-    joined = etads("summarize", "paper.txt", "--join-lines", "--sentences", "1", "--quiet")
-    assert joined.strip() == ARTICLE.partition(" Eng")[0]
     etads("summarize", "articles.jsonl", "--sentences", "2", "--output", "out.txt")
     rows = etads("evidence", "--source", "articles.jsonl", "--system", "news=out.txt").splitlines()
     found = [json.loads(row)["systems"]["news"] for row in rows]

@@ -46,15 +46,12 @@ def test_jobs_are_valid_scripts_with_options_that_exist(name, script, tmp_path):
     given = {word for word in words[first + 1 :] if re.fullmatch(r"--[a-z][\w-]*", word)}
     listed = set(re.findall(r"--[a-z][\w-]*", run_command([program, "--help"], cwd=tmp_path).stdout))
     assert given and given <= listed, given - listed
+    tasks = re.search(r"--array=1-(\d+)", script)
+    assert (tasks is not None) == ("SLURM_ARRAY_TASK_ID" in script)
+    assert tasks is None or f'SLURM_ARRAY_TASK_ID/{tasks[1]}"' in script, "as many shards as tasks"
 
 
-def test_each_task_of_an_array_has_its_share():
-    """There are as many shards as tasks, in Slurm's arrays and in Kubernetes' indexed jobs."""
-    for path in EXAMPLES.glob("slurm/*.sbatch"):
-        tasks = re.search(r"--array=1-(\d+)", path.read_text())
-        assert (tasks is not None) == ("ARRAY_TASK_ID" in path.read_text())
-        if tasks:
-            assert f'SLURM_ARRAY_TASK_ID/{tasks.group(1)}"' in path.read_text(), path
+def test_each_indexed_job_has_its_share():
     (job,) = yaml.safe_load_all((EXAMPLES / "kubernetes" / "generate.yaml").read_text())
     assert f'JOB_COMPLETION_INDEX + 1))/{job["spec"]["completions"]}"' in str(job)
     assert job["spec"]["completionMode"] == "Indexed"

@@ -2,7 +2,6 @@
 
 import json
 import random
-import re
 import shutil
 from pathlib import Path
 
@@ -26,10 +25,10 @@ def document(number):
     return " ".join(sentences), f"{topic} replaces {other} in region {number}."
 
 
-def train(folder, *options, check=True):
+def train(folder):
     command = ["etads-train", "--text", "mine.jsonl", "--out", "run", "--long", "--words", "60"]
-    command += ["--cpu", "--recipe", "small", "--max-update", "12", *options, "--", "--seed", "5", *TINY]
-    return run_command(command, cwd=folder, check=check)
+    command += ["--cpu", "--recipe", "small", "--max-update", "12", "--", "--seed", "5", *TINY]
+    return run_command(command, cwd=folder).stdout
 
 
 @pytest.fixture(scope="module")
@@ -38,22 +37,16 @@ def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("long")
     pairs = (dict(zip(("document", "summary"), document(number))) for number in range(130))
     (folder / "mine.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
-    return folder, train(folder).stdout
+    return folder, train(folder)
 
 
 def test_two_commands_make_a_model_that_reads_long_documents_whole(trained):
     folder, said = trained
-    words = int(re.search(r"documents have (\d+) words \(median\)", said)[1])
-    assert 235 <= words <= 250
     assert "up to 60 words (--words)" in said
     for run in (folder / "run", folder / "run" / "shortened" / "extractor"):
         assert "--seed 5" in " ".join(json.loads((run / "training.json").read_text())["command"])
-    # Before the first step, the output describes the model and how long training takes; it is not a terminal.
-    first = said.rindex("step 10 of 12")  # the extractor is trained before
-    assert 0 <= said.find("training will take about") < said.rfind("training plan: ") < first
     exported = run_command(["etads-export", "run", "model"], cwd=folder).stdout
     assert "including the extractor of this run, run/shortened/extractor" in exported
-    assert "at most, and the first" in (folder / "model" / "README.md").read_text()
     texts = {f"{number}.txt": document(number) for number in range(1000, 1010)}
     (folder / "new").mkdir()
     for name, (text, _) in texts.items():
@@ -71,18 +64,14 @@ def test_two_commands_make_a_model_that_reads_long_documents_whole(trained):
     assert found >= 9, "the extractor has learned which sentence is in the summary, wherever it stands"
 
 
-def test_a_second_run_repeats_nothing_and_an_interrupted_one_continues(trained):
+def test_an_interrupted_run_continues_without_repeating_what_is_complete(trained):
     folder, _ = trained
-    made = {path: path.stat().st_mtime_ns for path in (folder / "run").rglob("*.pt")}
-    texts = {path: path.stat().st_mtime_ns for path in (folder / "run" / "shortened" / "text").iterdir()}
-    assert len(made) == 4 and texts
-    again = train(folder).stdout
-    assert again.count("already trained with these options") == 2
+    shortened = folder / "run" / "shortened"
+    made = {path: path.stat().st_mtime_ns for path in (*shortened.rglob("*.pt"), *(shortened / "text").iterdir())}
+    assert len(made) > 4
     (folder / "run" / "finished.txt").unlink()
     shutil.rmtree(folder / "run" / "checkpoints")
     train(folder)
     assert (folder / "run" / "checkpoints" / "checkpoint_best.pt").is_file()
-    extractor = folder / "run" / "shortened" / "extractor"
-    for path, time in {**made, **texts}.items():
-        if extractor in path.parents or path in texts:
-            assert path.stat().st_mtime_ns == time, f"{path} was made again"
+    assert made == {path: path.stat().st_mtime_ns for path in made}, "it was made again"
+    assert train(folder).count("already trained with these options") == 2

@@ -60,8 +60,7 @@ def check_same(found, expected, folder):
 def test_two_workers_learn_what_one_learns_with_twice_the_batches(freq, options, backend, parts, tmp_path):
     """Two folders of data: an odd number of batches leaves the second worker without one at the end of an epoch.
 
-    With two batches per update, the empty one may follow another, which fairseq did not count either. lazy_adam does
-    not change the words that are in no batch, unlike plain Adam.
+    With two batches per update, the empty one may follow another, which fairseq did not count either.
     """
 
     def train(save, *more, times=1):
@@ -74,25 +73,20 @@ def test_two_workers_learn_what_one_learns_with_twice_the_batches(freq, options,
     check_same("two", "one", tmp_path)
 
 
-@pytest.mark.parametrize("first, then", [((2, 1), (1, 2)), ((1, 1), (2, 1))])
-def test_another_number_of_workers_continues_in_the_middle_of_an_epoch(first, then, parts, tmp_path):
+def test_another_number_of_workers_continues_in_the_middle_of_an_epoch(parts, tmp_path):
     """fairseq read some batches twice, or ran out of them ("please report this to the fairseq developers")."""
 
     def train(save, *more):
         options = [*RECURRENT, "--log-interval", "1", "--save-interval-updates", "1", "--keep-interval-updates", "1"]
-        return run_command(command(parts, save, *options, *more), cwd=tmp_path).stdout
+        return run_command(command(parts, tmp_path / save, *options, *more), cwd=tmp_path).stdout
 
-    def train_by(workers, freq, *more):
-        more = ["--update-freq", str(freq), *more]
-        return by_two_workers(train, tmp_path / "two", *more)[0] if workers == 2 else train(tmp_path / "two", *more)
-
-    logs = [train_by(*first, "--max-update", "1"), train_by(*then, "--max-epoch", "2")]
+    logs = by_two_workers(train, "two", "--max-update", "1")[:1]
+    logs.append(train("two", "--update-freq", "2", "--max-epoch", "2"))
     pairs = [float(number) for log in logs for number in re.findall(r"train_inner.* epoch 001:.* bsz=([\d.]+)", log)]
     assert sum(pairs) == 70, "every pair is read once in the first epoch"
     assert "share the rest of epoch 1" in logs[1]
-    if first != (1, 1):
-        train(tmp_path / "one", "--update-freq", "2", "--max-epoch", "2")
-        check_same("two", "one", tmp_path)
+    train("one", "--update-freq", "2", "--max-epoch", "2")
+    check_same("two", "one", tmp_path)
 
 
 def test_torchrun_starts_workers_on_cpus(parts, tmp_path):
@@ -102,10 +96,6 @@ def test_torchrun_starts_workers_on_cpus(parts, tmp_path):
     run_command(["torchrun", "--nproc_per_node", "2", str(program), *train[1:]], cwd=tmp_path, anew=True)
     run_command(command(parts, tmp_path / "one", *POINTER, "--max-epoch", "2", "--update-freq", "2"), cwd=tmp_path)
     check_same("two", "one", tmp_path)
-    log = run_command(command(parts, tmp_path / "single", *POINTER, "--max-epoch", "2"), cwd=tmp_path).stdout
-    batches = [int(line.rsplit("= ", 1)[1]) for line in log.splitlines() if "grouped total_num_itrs = " in line]
-    assert any(number % 2 for number in batches), "every worker has had as many batches: nothing is shown of the last"
-    assert saved(tmp_path / "single")[0] > saved(tmp_path / "one")[0]
 
 
 def children(process):
@@ -134,26 +124,7 @@ def test_a_killed_worker_ends_the_training_which_goes_on_when_it_is_started_agai
             process.kill()
     assert not Path(f"/proc/{first}").exists(), "the other worker is still there"
     assert "process 1 terminated with signal SIGKILL" in (tmp_path / "log").read_text()
-    before = saved(tmp_path / "two")[0]
-    assert before > 0
     # From here on the workers are started by hand, because that is faster.
-    epochs = str(2 + before // 2)
-
-    def go_on(*more):
-        return run_command([*train, epochs, *more], cwd=tmp_path).stdout
-
-    logs = by_two_workers(go_on)
-    assert f"@ {before} updates" in logs[0]
-    run_command(command(parts, tmp_path / "one", *options, epochs, "--update-freq", "2"), cwd=tmp_path)
-    check_same("two", "one", tmp_path)
-
-
-def test_validation_by_two_workers_counts_every_pair_once(corpus, trained, tmp_path):
-    def validate(*more):
-        options = ["--path", str(trained / "checkpoint_last.pt"), "--max-tokens", "60", "--valid-subset", "test"]
-        return run_command(["fairseq-validate", str(corpus / "bin"), *PLUGIN, "--cpu", *options, *more], cwd=tmp_path)
-
-    logs = [result.stdout for result in (validate(), *by_two_workers(validate))]
-    figures = [[line.split("| test |")[1] for line in log.splitlines() if "| test |" in line] for log in logs]
-    assert figures[0] == figures[1] == figures[2] and len(figures[0]) == 1
-    assert "bsz 37" in figures[0][0]
+    before = saved(tmp_path / "two")[0]
+    logs = by_two_workers(lambda *more: run_command([*train, str(2 + before // 2), *more], cwd=tmp_path).stdout)
+    assert f"@ {before} updates" in logs[0] and saved(tmp_path / "two")[0] > before > 0

@@ -88,20 +88,6 @@ def test_an_auxiliary_task_trains_on_a_gpu_as_on_a_cpu(corpus, tmp_path):
     assert len(losses[0]) == 6 + 3 and losses[0] == pytest.approx(losses[1], rel=0.01)
 
 
-def test_typed_documents_get_the_summaries_of_a_cpu(without_gpu, corpus, tmp_path):
-    """fairseq-interactive reads documents of different lengths, one of them empty, and copies an unknown word."""
-    model = str(without_gpu[0] / "checkpoint_last.pt")
-    command = ["fairseq-interactive", str(corpus / "bin"), *PLUGIN, "--path", model]
-    command += ["--beam", "3", "--max-len-b", "5", "--buffer-size", "2", "--batch-size", "2"]
-    documents, found = "word1 word2 word3\nword4 nowhere\n\nword5\n", []
-    for device in ([], CPU):
-        printed = run_command([*command, *device], tmp_path, input=documents).stdout
-        found.append(re.findall(r"^(H-\d+)\t(\S+)\t(.*)$", printed, re.MULTILINE))
-    assert len(found[0]) == 4 and [(a, c) for a, _, c in found[0]] == [(a, c) for a, _, c in found[1]]
-    scores = [[float(score) for _, score, _ in lines] for lines in found]
-    assert scores[0] == pytest.approx(scores[1], rel=1e-3, abs=1e-4)
-
-
 def test_two_processes_validate_many_batches(without_gpu, corpus, tmp_path):
     """The figures of 20 batches are 70,000 bytes, which gloo gathers here as NCCL would on GPUs."""
     validate = ["fairseq-validate", str(corpus / "bin"), *PLUGIN, "--path", str(without_gpu[0] / "checkpoint_best.pt")]
@@ -120,5 +106,4 @@ def test_the_check_of_a_gpu_writes_its_report(tmp_path):
     assert "torch finds no GPU" in run_command(["python", script], tmp_path, check=False).stdout
     run_command(["python", PRETENDING, script, "--", "-k", "of_pointers"], tmp_path)
     report = json.loads((tmp_path / "gpu_check.json").read_text())
-    assert report["gpu"] == "pretended" and report["torch"] == torch.__version__ and report["tests"] == {"passed": 6}
-    assert len(report["milliseconds"]) == 6 and all(len(row) == 4 for row in report["milliseconds"].values())
+    assert report["gpu"] == "pretended" and report["tests"] == {"passed": 6} and len(report["milliseconds"]) == 6

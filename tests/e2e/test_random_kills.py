@@ -46,13 +46,14 @@ def plain(value):
 def results(folder):
     """Path -> content of each result; of a checkpoint, which contains times, what the next updates depend on."""
     found = {}
-    for path in map(str, folder.rglob("*")):
-        if path.endswith(".pt") and os.path.isfile(path):
+    for path in filter(Path.is_file, folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if name.endswith(".pt"):
             state = torch.load(path, weights_only=True)
-            more = [state["extra_state"].get(name) for name in ("train_iterator", "best")]
-            found[os.path.relpath(path, folder)] = plain([state["model"], state["last_optimizer_state"], *more])
-        elif os.path.isfile(path) and not path.endswith(NO_RESULTS):
-            found[os.path.relpath(path, folder)] = Path(path).read_bytes()
+            more = [state["extra_state"].get(part) for part in ("train_iterator", "best")]
+            found[name] = plain([state["model"], state["last_optimizer_state"], *more])
+        elif not name.endswith(NO_RESULTS):
+            found[name] = path.read_bytes()
     return found
 
 
@@ -69,17 +70,15 @@ def is_running(group):
 
 
 def has_begun(sign):
-    """Tell whether the sign of a command is there."""
-    return os.path.exists(sign) and os.path.getsize(sign) > 200
+    return sign.exists() and sign.stat().st_size > 200
 
 
 def run(command, folder, kill_after=None, kill_at=None):
     """Run a command, and kill its process group after some seconds or at a sign; returns its status and its output."""
     with open(folder.with_name("said"), "w+") as said:
         # not a new session, because processes of the command server can only join a group of their own session
-        process = subprocess.Popen(
-            command.split(), cwd=folder, env=environment(), stdout=said, stderr=said, preexec_fn=os.setpgrp
-        )
+        files = {"stdout": said, "stderr": said, "preexec_fn": os.setpgrp}
+        process = subprocess.Popen(command.split(), cwd=folder, env=environment(), **files)
         try:
             while kill_at and process.poll() is None and not has_begun(kill_at):
                 time.sleep(0.001)

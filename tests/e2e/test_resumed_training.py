@@ -8,33 +8,10 @@ import time
 import pytest
 import torch
 from helpers import environment, run_command
-from toy import (
-    COMMON,
-    PLUGIN,
-    PREPROCESS,
-    checkpoint,
-    summaries,
-    train,
-    train_command,
-    updates_of,
-    write_labelled_pairs,
-    write_pairs,
-)
+from toy import COMMON, PREPROCESS, checkpoint, train, train_command, updates_of, write_labelled_pairs, write_pairs
 
-UPDATES = 30
 RATE = r"train_inner .*\blr=([\d.e-]+)"
 RECURRENT = ["--encoder-embed-dim", "16", "--encoder-hidden-size", "12", "--readout-dim", "12", *COMMON]
-
-
-@pytest.fixture(scope="module")
-def permuted(corpus, tmp_path_factory):
-    """The corpus with a dictionary of the same words in another order."""
-    folder = tmp_path_factory.mktemp("permuted")
-    lines = (corpus / "bin" / "dict.source.txt").read_text().splitlines()
-    (folder / "dict.txt").write_text("\n".join([*lines[1:8], lines[0], *lines[8:]]) + "\n")
-    texts = [f"--{split}pref={corpus / 'text' / split}" for split in ("train", "valid")]
-    run_command([*PREPROCESS, str(folder / "bin"), *texts, "--srcdict", str(folder / "dict.txt")], cwd=folder)
-    return folder / "bin"
 
 
 @pytest.fixture(scope="module")
@@ -53,27 +30,17 @@ def save(begun, tmp_path):
     return tmp_path / "save"
 
 
-def wait_for(path, text):
-    deadline = time.monotonic() + 120
-    while not path.exists() or text not in path.read_text():
-        assert time.monotonic() < deadline, path.read_text()[-2000:]
-        time.sleep(0.01)
-
-
 def validated(output):
     return [int(number) for number in re.findall(r"valid on 'valid' subset .*num_updates (\d+)", output)]
 
 
 def learns_from_rewards(whole, resumed):
-    for figure in ("reward_rouge1", "reward_rougeL", "sampled_words", "unfinished", "nll_loss"):
-        assert re.search(rf"\b{figure}=[\d.]+", whole), figure
     rewards = [float(value) for value in re.findall(r"greedy_rougeL=([\d.]+)", whole)]
-    assert min(rewards) > 0.3, "the model that it began with had learnt the task"
+    assert rewards and min(rewards) > 0.3, "the model that it began with had learnt the task"
 
 
 def learns_from_pairs(whole, resumed):
     """The tenth update ends an epoch; three updates on pairs follow every fourth one, and are not counted."""
-    assert "50 pairs" in whole and "@ 7 updates" in resumed
     logged = [line for line in whole.splitlines() if "train_inner" in line]
     assert len(logged) == 13 and re.search(r"auxiliary_accuracy=[\d.]+", logged[3]) and "auxiliary" not in logged[2]
 
@@ -117,28 +84,27 @@ def test_a_training_goes_on_as_if_uninterrupted(name, corpus, trained, tmp_path)
     if name == "average":
         pairs.append((one["extra_state"]["ema"], other["extra_state"]["ema"]))
     assert all(torch.equal(value, again[key]) for values, again in pairs for key, value in values.items())
-    assert any(key.startswith("pair_classifier.") for key in one["model"]) == (name == "pairs of texts")
     if check:
         check(whole, resumed)
 
 
 def test_a_training_interrupted_before_its_first_checkpoint_is_saved(corpus, tmp_path):
     """Otherwise the whole training would be lost, although the script says that the same command continues it."""
-    options = ("--dropout", "0.3", "--disable-validation")
-    log, limit = tmp_path / "said", ("--max-update", str(UPDATES))
-    command = train_command(
-        corpus / "bin", tmp_path / "save", *options, "--max-epoch", "100000", "--data-buffer-size", "1"
-    )
+    log, options = tmp_path / "said", ("--dropout", "0.3", "--disable-validation")
+    endless = ("--max-epoch", "100000", "--data-buffer-size", "1")
+    command = train_command(corpus / "bin", tmp_path / "save", *options, *endless)
     with open(log, "w") as said:
         process = subprocess.Popen(command, cwd=tmp_path, env=environment(anew=True), stdout=said, stderr=said)
-        wait_for(log, "num_updates=3,")
+        while "num_updates=3," not in log.read_text():
+            assert process.poll() is None, log.read_text()[-2000:]
+            time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=60) == 128 + signal.SIGINT, log.read_text()[-2000:]
     reached = updates_of(tmp_path / "save")
-    assert 3 <= reached < UPDATES, f"interrupted too late to show anything: {reached} updates"
+    assert 3 <= reached < 30, f"interrupted too late to show anything: {reached} updates"
     assert f"Interrupted by SIGINT after {reached} updates" in log.read_text()
     for save in ("save", "whole"):
-        train(corpus / "bin", tmp_path / save, *options, *limit)
+        train(corpus / "bin", tmp_path / save, *options, "--max-update", "30")
     resumed, whole = (checkpoint(tmp_path / save)["model"] for save in ("save", "whole"))
     assert all(torch.equal(value, resumed[name]) for name, value in whole.items())
 
@@ -148,11 +114,8 @@ def test_patience_counts_validations_and_not_saves_and_counts_on_after_a_restart
     options = ["--lr", "0", "--save-interval-updates", "1", "--validate-interval-updates", "4", "--patience", "3"]
     options += ["--validate-interval", "99", "--max-update"]
     first, second, third = (train(corpus / "bin", tmp_path / "save", *options, n) for n in ("8", "99", "99"))
-    assert validated(first) == [4, 8]
-    assert "training plan: patience: training ends after 3 validations without a better loss, at most 12" in first
-    assert validated(second) == [12, 16] and "early stop" in second
-    assert "--patience 3: training is complete after 16 updates" in third and validated(third) == []
-    assert updates_of(tmp_path / "save") == 16
+    assert [validated(log) for log in (first, second, third)] == [[4, 8], [12, 16], []]
+    assert "training is complete after 16 updates" in third and updates_of(tmp_path / "save") == 16
 
 
 INTERRUPTED = """
@@ -225,29 +188,18 @@ def test_stages_go_on_as_if_unbroken(corpus, tmp_path):
     torch.testing.assert_close(resumed, whole, rtol=1e-4, atol=1e-6)
 
 
-def test_shared_layers_survive_half_precision_resuming_and_averaging(corpus, tmp_path):
-    """Half precision as on a GPU, by the optimiser that also works without one."""
-    options = ["--arch", "gated_es_transformer", "--memory-efficient-fp16", "--fp16-init-scale", "4"]
-    options += ["--save-interval-updates", "2", "--disable-validation", "--max-update"]
-    train(corpus / "bin", tmp_path / "save", *options, "2")
-    assert "@ 2 updates" in train(corpus / "bin", tmp_path / "save", *options, "6")
-    saved = sorted(map(str, tmp_path.glob("save/checkpoint_*_*.pt")))
-    assert len(saved) >= 2
-    run_command(["etads-average", "mean.pt", *saved], cwd=tmp_path)
-    command = ["fairseq-generate", str(corpus / "bin"), *PLUGIN, "--path", "mean.pt", "--cpu", "--max-len-b", "6"]
-    assert len(summaries(run_command(command, cwd=tmp_path).stdout)) == 37
-
-
-@pytest.mark.parametrize("is_new", [False, True])
-def test_a_dictionary_with_the_same_words_in_another_order_is_refused(is_new, save, permuted, tmp_path):
+def test_a_dictionary_with_the_same_words_in_another_order_is_refused(save, corpus, tmp_path):
     """Such a dictionary used to be accepted; after the next checkpoint, the right data was refused."""
-    before = (save / "checkpoint_last.pt").read_bytes()
-    place = tmp_path / "new" if is_new else save
-    options = ["--finetune-from-model", str(save / "checkpoint_last.pt")] if is_new else []
-    last = train(permuted, place, *options, "--max-update", "8", check=False).strip().splitlines()[-1]
-    assert "training cannot continue from" in last and "checkpoint_last.pt with" in last
-    assert "the source dictionary in DATA" in last
-    assert (save / "checkpoint_last.pt").read_bytes() == before and not list(tmp_path.glob("new/*.pt"))
+    lines = (corpus / "bin" / "dict.source.txt").read_text().splitlines()
+    (tmp_path / "dict.txt").write_text("\n".join([*lines[1:8], lines[0], *lines[8:]]) + "\n")
+    texts = [f"--{split}pref={corpus / 'text' / split}" for split in ("train", "valid")]
+    run_command([*PREPROCESS, str(tmp_path / "bin"), *texts, "--srcdict", str(tmp_path / "dict.txt")], cwd=tmp_path)
+    last = save / "checkpoint_last.pt"
+    before = last.read_bytes()
+    for place, options in ((save, []), (tmp_path / "new", ["--finetune-from-model", str(last)])):
+        said = train(tmp_path / "bin", place, *options, "--max-update", "8", check=False).strip().splitlines()[-1]
+        assert f"training cannot continue from {last} with" in said and "the source dictionary in DATA" in said
+    assert last.read_bytes() == before and not list(tmp_path.glob("new/*.pt"))
 
 
 def test_another_scheduler_and_an_average_begin_where_the_training_is(save, begun, corpus):
@@ -268,11 +220,12 @@ def test_the_best_value_of_another_metric_is_forgotten(corpus, tmp_path):
     assert state["best"] == state["val_loss"]
 
 
-def test_half_precision_trains_on_a_cpu_through_overflows(corpus, tmp_path):
-    """fairseq asked for CUDA when the first update overflowed."""
-    options = ["--fp16", "--fp16-no-flatten-grads", "--fp16-init-scale", str(2**24), "--max-update", "2"]
-    log = train(corpus / "bin", tmp_path / "save", *options, "--disable-validation")
-    assert "gradient overflow detected" in log and updates_of(tmp_path / "save") == 2
+def test_half_precision_trains_on_a_cpu_through_overflows_and_goes_on(corpus, tmp_path):
+    """fairseq asked for CUDA when the first update overflowed. Layers that are shared stay so."""
+    options = ["--arch", "gated_es_transformer", "--fp16", "--fp16-no-flatten-grads", "--fp16-init-scale", str(2**24)]
+    options.append("--disable-validation")
+    logs = [train(corpus / "bin", tmp_path / "save", *options, "--max-update", number) for number in "24"]
+    assert "gradient overflow detected" in logs[0] and "@ 2 updates" in logs[1] and updates_of(tmp_path / "save") == 4
 
 
 def test_an_empty_split_of_several_folders_is_named_before_training(corpus, tmp_path):
@@ -283,4 +236,3 @@ def test_an_empty_split_of_several_folders_is_named_before_training(corpus, tmp_
     run_command([*PREPROCESS, str(folder), f"--trainpref={folder / 'train'}", *dictionary], cwd=tmp_path)
     output = train(f"{corpus / 'bin'}:{folder}", tmp_path / "save", "--max-epoch", "2", check=False)
     assert f'the split "train" in "{folder}" has no pairs' in output.strip().splitlines()[-1]
-    assert not (tmp_path / "save" / "checkpoint_last.pt").exists()

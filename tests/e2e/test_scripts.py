@@ -1,6 +1,5 @@
 """The shell pipelines, as a user types them."""
 
-import json
 import os
 import re
 import signal
@@ -20,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "scripts"
 
 
-def test_every_script_tells_its_version(tmp_path):
+def test_every_script_tells_its_version_and_refuses_unknown_options(tmp_path):
     recipes, scripts = [*SCRIPTS.glob("reproduce/*.sh")], [*SCRIPTS.glob("*.sh")]
     forward = '#!/usr/bin/env bash\nexec "$(dirname "${{BASH_SOURCE[0]}}")/../reproduce.sh" {} "$@"\n'
     assert len(recipes) > 20 and all(path.read_text() == forward.format(path.stem) for path in recipes)
@@ -30,89 +29,58 @@ def test_every_script_tells_its_version(tmp_path):
             output = run_command([str(script), "--out", "x", "--version"], cwd=tmp_path).stdout
             name = "reproduce.sh" if script in recipes else script.name
             assert output == f"{name} {fairseq_etads.__version__}\n"
+    for name in ("quickstart", "install", "evaluate", "test", "release"):
+        output = run_command([str(SCRIPTS / f"{name}.sh"), "--help"], cwd=tmp_path).stdout
+        assert f"scripts/{name}.sh" in output and "--" in output and not output.startswith("#")
+        result = run_command([str(SCRIPTS / f"{name}.sh"), "--colour"], cwd=tmp_path, check=False)
+        assert result.returncode == 2 and f"{name}.sh: unknown option --colour" in result.stdout
     assert not any(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("name", ["quickstart", "install", "evaluate", "test", "release"])
-def test_help_teaches_and_unknown_options_are_refused(name, tmp_path):
-    output = run_command([str(SCRIPTS / f"{name}.sh"), "--help"], cwd=tmp_path).stdout
-    assert f"scripts/{name}.sh" in output and "--" in output and not output.startswith("#")
-    result = run_command([str(SCRIPTS / f"{name}.sh"), "--colour"], cwd=tmp_path, check=False)
-    assert result.returncode == 2 and f"{name}.sh: unknown option --colour" in result.stdout
-
-
-GOOD = "evaluate.sh --summaries file --references file"
 
 
 @pytest.mark.parametrize(
     "command, words",
     [
-        ("generate.sh --run nowhere --output x", "nowhere: no such folder"),
-        ("generate.sh --run x --output x --subset dev", r"--split.*'dev'"),
         ("generate.sh --run x --output x -- --nbest 2", "unrecognized arguments: --nbest"),
-        ("evaluate.sh --summaries nowhere --references x", "nowhere"),
-        (f"{GOOD} --lead 8", "--lead-words 8 has no effect without --documents"),
-        (f"{GOOD} --compare", "--compare needs"),
-        (f"{GOOD} --analyse", "--analyse needs"),
-        (f"{GOOD} --summaries file -- --json out", "several commands would write this file"),
-        (f"{GOOD} --documents file --analyse -- --per-example=out.tsv", "several commands would write this file"),
+        ("evaluate.sh --summaries file --references file --compare", "--compare needs"),
+        (
+            "evaluate.sh --summaries file --references file --summaries file -- --json out",
+            "several commands would write this file",
+        ),
     ],
 )
 def test_bad_input_is_refused_in_words(tmp_path, command, words):
     (tmp_path / "file").touch()
     script, *options = command.split()
     result = run_command([str(SCRIPTS / script), *options], cwd=tmp_path, check=False)
-    assert result.returncode == 2 and re.search(words, result.stdout)
+    assert result.returncode == 2 and words in result.stdout
 
 
-TEXTS = {
-    "source": ["the cat sat on the mat . it slept . dogs bark .", "one two three four . five six ."] * 10,
-    "target": ["a cat slept .", "five and six ."] * 10,
-    "good": ["the cat slept .", "five six ."] * 10,
-    "bad": ["dogs .", "one ."] * 10,
-    "marked": ["a <q> b c . <q> d"],
-    "short": ["a b c"],
-    "lr=1,beam=4": ["a b"],
-}
-ONE = "--summaries good --references target --documents source"
-
-
-@pytest.fixture
-def evaluate(tmp_path):
-    for name, lines in TEXTS.items():
-        (tmp_path / name).write_text("".join(line + "\n" for line in lines))
-
-    return lambda words: run_command([str(SCRIPTS / "evaluate.sh"), *words.split()], cwd=tmp_path).stdout
-
-
-def test_evaluate_scores_compares_and_analyses(evaluate, tmp_path):
-    output = evaluate(f"{ONE} --show 1 --summaries bad --compare --analyse -- --metrics 1")
+def test_evaluate_scores_compares_and_analyses(tmp_path):
+    texts = {
+        "source": ["the cat sat on the mat . <q> it slept . <q> dogs bark .", "one two three four . <q> five six ."],
+        "target": ["a cat slept .", "five and six ."],
+        "good": ["the cat slept .", "five six ."],
+        "lr=1,beam=4": ["dogs .", "one ."],
+    }
+    for name, lines in texts.items():
+        (tmp_path / name).write_text("".join(line + "\n" for line in lines * 10))
+    command = "--summaries good --references target --documents source --show 1 --summaries lr=1,beam=4 --compare"
+    command = [str(SCRIPTS / "evaluate.sh"), *command.split(), "--analyse", "--", "--metrics", "1"]
+    output = run_command(command, cwd=tmp_path).stdout
     # ROUGE-1 stands with both systems, the first words and the comparison.
     assert output.count("ROUGE-1 ") == 4 and "ROUGE-2" not in output
     comparison = next(line for line in output.split("p rand.")[1].splitlines() if line.startswith("ROUGE-1"))
-    assert comparison.split()[-2:] == ["0.0001", "0.0001"] and "A: good" in output and "B: bad" in output
-    for row in ("| good", "| bad", "| lead-8-words", "| oracle"):
+    assert comparison.split()[-2:] == ["0.0001", "0.0001"] and "A: good" in output
+    for row in ("| good", "| lr:1,beam:4", "| lead-8-words", "| oracle"):
         assert output.count(row) == 2
-    output = evaluate(f"{ONE} -- --metrics 1 --json out --bootstrap 5")
-    scores = json.loads((tmp_path / "out").read_text())
-    assert scores["lead"]["scores"]["rouge1"]["f1"] != scores["scores"]["rouge1"]["f1"]
-    assert output.count("\nreference  ") == output.count("\ndocument   ") == output.count("\nsummary    ") == 3
-
-
-def test_sentence_marks_are_not_scored_as_words_and_names_may_have_any_characters(evaluate):
-    options = "--lead 3 --documents marked --analyse --show 0 -- --metrics 1"
-    output = evaluate(f"--summaries lr=1,beam=4 --references short {options}")
-    first = output.split("hypothesis: first 3 words of marked\n")[1]
-    assert first.split("ROUGE-1 ")[1].split()[:3] == ["100.00"] * 3
-    assert output.count("| lr:1,beam:4") == 2 and "\nreference  " not in output
+    first = output.split("hypothesis: first 8 words of source\n")[1]
+    assert "23.81" in first.split("ROUGE-1 ")[1].split()[:3], "<q> is no word"
 
 
 @pytest.mark.parametrize(
     "script,visible",
     [
         ("quickstart.sh --no-install --steps 1 --out run", ""),
-        ("quickstart.sh --no-install --steps 1 --out run --gpu", "0,1"),
-        ("generate.sh --run x --output out.txt --cpu", ""),
         ("generate.sh --run x --output out.txt -- --cpu", ""),
         ("generate.sh --run x --output out.txt", "0,1"),
     ],
@@ -141,7 +109,6 @@ def test_quickstart_in_short_runs_twice_and_summarises_new_text(tmp_path):
     command = [str(SCRIPTS / "quickstart.sh"), "--no-install", "--out", str(out), "--steps", "6"]
     first = run_command(command, cwd=tmp_path).stdout
     assert first.count("ROUGE-1") == 2 and first.count("ROUGE|backend") == 2, "the model's, and the first words'"
-    assert first.count("reference  ") == first.count("document   ") == 3
     assert len((out / "summaries.txt").read_text().splitlines()) == 500
     made = [out / "checkpoints" / "checkpoint_last.pt", out / "summaries.txt"]
     times = [path.stat().st_mtime_ns for path in made]
@@ -150,48 +117,11 @@ def test_quickstart_in_short_runs_twice_and_summarises_new_text(tmp_path):
     assert second.count("ROUGE-1") == 2
     assert [path.stat().st_mtime_ns for path in made] == times, "trained or summarised again"
 
-    assert re.search(r"^.*\bfairseq\b.*$", first.split("bundled model")[1].split("== ")[0], re.MULTILINE)
     assert re.search(rf"^== \S*etads export {out} model && etads summarize model ", first, re.MULTILINE)
-    assert "== recipe small (" in first and "multiples of 8" in first and "s of processor time" in first
     assert first.count("--min-len 4 --max-len 15 --no-repeat-ngram-size 2") == 1
-    assert re.search(r"^train documents: .* left out\); --truncate-source", first, re.MULTILINE)
-    check_new_documents(out, tmp_path)
-    check_model_folder(out, tmp_path)
-
-
-def check_model_folder(run, tmp_path):
-    """The run's folder gives the run's summaries."""
-    said = run_command(["etads-export", str(run), "model"], cwd=tmp_path).stdout
-    assert said.startswith("model: etads, ") and not (tmp_path / "model.partial").exists()
-    assert "default lengths, from the training summaries: --min-len 4 --max-len 15 --no-repeat-ngram" in said
-    assert "fairseq-train " in (tmp_path / "model" / "README.md").read_text()
-    documents = (run / "text" / "test.source").read_text().splitlines(keepends=True)[:100]
-    (tmp_path / "documents").write_text("".join(documents))
-
-    command = ["etads-summarize", "model", "documents", "--lines", "--sentence-marks", "--output", "out.txt"]
-    said = run_command(command, cwd=tmp_path).stdout
-    want = (run / "summaries.txt").read_text().splitlines()[:100]
-    found = (tmp_path / "out.txt").read_text().splitlines()
-    # Batches differ in generate.sh, and an untrained model's hypotheses have similar scores.
-    assert len(found) == 100 and sum(a == b for a, b in zip(found, want)) >= 80
-    assert "per second" in said
-
-
-def check_new_documents(run, tmp_path):
-    """A folder of documents, one of them empty, to JSON lines."""
-
-    folder = tmp_path / "articles"
-    folder.mkdir()
-    for name, text in (("chess", "A game of\nchess.\n"), ("empty", ""), ("library", "A library.\n")):
-        (folder / f"{name}.txt").write_text(text)
-    command = [str(SCRIPTS / "generate.sh"), "--run", str(run), "--cpu", "--max-len", "10", "--input", "articles"]
-    run_command([*command, "--output", "out.jsonl"], cwd=tmp_path)
-    found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    assert [(record["document"], bool(record["summary"])) for record in found] == [
-        ("chess.txt", True),
-        ("empty.txt", False),
-        ("library.txt", True),
-    ]
+    command = [str(SCRIPTS / "generate.sh"), "--run", str(out), "--cpu", "--max-len", "10", "--input", "-"]
+    run_command([*command, "--output", "new.txt"], cwd=tmp_path, input="A game of chess.\n\nA library.\n")
+    assert [bool(line) for line in (tmp_path / "new.txt").read_text().split("\n")] == [True, False, True, False]
 
 
 @pytest.mark.parametrize("number, status", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])

@@ -1,6 +1,5 @@
 """Every command of docs/tutorial.md, in order, as a reader types them; with fewer texts and shorter trainings."""
 
-import json
 import os
 import re
 import subprocess
@@ -41,15 +40,13 @@ def followed(programs, tmp_path_factory):
     folder, printed, used = tmp_path_factory.mktemp("tutorial"), {}, set()
     (folder / "scripts").symlink_to(ROOT / "scripts")
     corpora.plain(folder / "data" / "sample")
-    lines = [f"{side} of number {n}\n" for side in ("The text", "It") for n in range(100)]
-    for side, part in (("source", lines[:100]), ("target", lines[100:])):  # 100 lines are enough for shares of 4 %
+    for side, text in (("source", "The text"), ("target", "It")):  # 100 lines are enough for shares of 4 %
         with open(folder / "data" / "sample" / f"train.{side}", "a", encoding="utf-8") as file:
-            file.writelines(part)
+            file.writelines(f"{text} of number {n}\n" for n in range(100))
     environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
     for language, code in BLOCKS:
         if language == "python":
-            name = re.match(r"# (\w+\.py):", code)[1]
-            (folder / name).write_text(code, encoding="utf-8")
+            (folder / re.match(r"# (\w+\.py):", code)[1]).write_text(code, encoding="utf-8")
             continue
         command = ["bash", "-euo", "pipefail", "-c", shortened(code, used)]
         result = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
@@ -65,15 +62,15 @@ def output_of(command, printed):
     return output
 
 
-def test_one_file_becomes_summaries_and_scores(followed):
+def test_one_file_becomes_summaries_and_scores_and_options_are_tried(followed):
     folder, printed = followed
-    records = [json.loads(line) for line in (folder / "mine.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert len(records) == 173 and set(records[0]) == {"document", "summary"}
-    split = {name: (folder / f"runs/mine/text/{name}.target").read_text().splitlines() for name in ("train", "test")}
-    assert len(split["train"]) > 140 and len((folder / "summaries.txt").read_text().splitlines()) == len(split["test"])
+    references = (folder / "runs/mine/text/test.target").read_text().splitlines()
+    assert len((folder / "summaries.txt").read_text().splitlines()) == len(references) > 0
     scores = output_of("etads-rouge", printed)
     assert scores.count("ROUGE-1") == 2 and scores.count("ROUGE|backend") == 2 and scores.count("reference  ") == 2
     assert "rep. 1" in output_of("etads-analyse", printed)
+    table = [line for line in output_of("etads-tune", printed).splitlines() if line.startswith("|")]
+    assert len(table) == 4 and (folder / "model-tuning" / "tuning.png").is_file()
 
 
 def test_a_summary_of_new_text_says_what_was_copied(followed):
@@ -89,20 +86,11 @@ def test_a_summary_of_new_text_says_what_was_copied(followed):
         assert text[int(start) : int(end)] == shown and shown.lower() == word and word in summary
 
 
-def test_options_of_decoding_are_tried(followed):
-    folder, printed = followed
-    table = [line for line in output_of("etads-tune", printed).splitlines() if line.startswith("|")]
-    assert len(table) == 4 and (folder / "model-tuning" / "tuning.png").is_file()
-
-
 def test_fairseqs_commands_train_and_score_on_the_same_text(followed):
     folder, printed = followed
     out = folder / "runs" / "fairseq"
-    assert (
-        "ROUGE-L" in output_of("scripts/fairseq.sh", printed) and (out / "checkpoints" / "checkpoint_best.pt").is_file()
-    )
+    assert "ROUGE-L" in output_of("scripts/fairseq.sh", printed)
     lines = (out / "generated.txt").read_text().splitlines()
     summaries = dict(line[2:].split("\t")[::2] for line in lines if line.startswith("D-"))
     written = (out / "summaries.txt").read_text().splitlines()
-    assert written == [summaries[str(number)] for number in range(len(summaries))], "in the order of the documents"
-    assert len(written) == len((folder / "runs/mine/text/test.target").read_text().splitlines())
+    assert written == [summaries[str(number)] for number in range(len(summaries))] != [], "in the documents' order"

@@ -29,14 +29,14 @@ def write_pairs(directory, split, count, seed, longest=9, words=WORDS):
             targets.write(" ".join(document[:2]) + "\n")
 
 
-def write_labelled_pairs(folder, count=50):
-    """Write pairs of texts for --auxiliary-data, labelled by whether the first text contains the second, a word."""
-    generator = random.Random(shifted(4))
-    with open(folder / "train.tsv", "w") as lines:
-        for _ in range(count):
-            words = generator.sample(WORDS, 5)
-            label = generator.choice(["entailment", "neutral"])
-            lines.write(f"{' '.join(words[:4])}\t{words[0] if label == 'entailment' else words[4]}\t{label}\n")
+def write_labelled_pairs(folder):
+    """Write 50 pairs of texts for --auxiliary-data, labelled by whether the first text contains the second, a word."""
+    generator, lines = random.Random(shifted(4)), []
+    for number in range(50):
+        *text, other = generator.sample(WORDS, 5)
+        word, label = (text[0], "entailment") if number % 2 else (other, "neutral")
+        lines.append(f"{' '.join(text)}\t{word}\t{label}\n")
+    (folder / "train.tsv").write_text("".join(lines))
 
 
 def train_command(data, save, *options, model=SMALL_MODEL):

@@ -10,10 +10,7 @@ from torch import Tensor
 def next_word(w: Dict[str, Tensor], document: Sequence[int], last: Sequence[int]) -> Tuple[List[float], List[float]]:
     """Compute log p of each possible next word, and the attention π to each place of the document.
 
-    Args:
-        w: the paper's weights: "E", "F" and "G" with a row for each word, "U", "b_U", "P", "b_P", "V", "W", "b".
-        document: ids of its words, marks included.
-        last: ids of the C last words.
+    ``w``: "E", "F", "G" with a row for each word, "U", "b_U", "P", "b_P", "V", "W", "b"; ``last``: ids of C last words.
     """
     h = torch.tanh(w["U"] @ torch.cat([w["E"][word] for word in last]) + w["b_U"])
     asked = w["P"] @ torch.cat([w["G"][word] for word in last]) + w["b_P"]
@@ -36,10 +33,7 @@ def extractive_features(
 ) -> List[int]:
     """A word's contribution to the unigram, bigram, trigram and reordering features (Rush et al. 2015, section 5).
 
-    Args:
-        document: its words in order; None for an unknown word or a token that is not a word.
-        before: the words of the summary so far.
-        word: the next one.
+    ``before``: the words of the summary so far. None stands for an unknown word or a token that is not a word.
     """
     if word is None or word not in document:
         return [0, 0, 0, 0]

@@ -21,12 +21,9 @@ def selective_gate(states: Sequence[Tensor], document: Tensor, w: Tensor, u: Ten
 
 
 def entail_s2s(w: Dict[str, Tensor], document: List[int], previous: List[int]) -> Tuple[List[Tensor], List[Tensor]]:
-    """Compute log P of each known word, and the attention, at each step.
+    """Compute log P of each known word, and the attention, at each step, given the ids of the previous words.
 
-    Args:
-        w: weights; "forward", "backward" and "decoder" belong to LSTMs.
-        document: ids of its words and the end symbol.
-        previous: ids of the previous word at each step.
+    ``w``: "forward", "backward" and "decoder" belong to LSTMs. ``document``: ids of its words and the end symbol.
     """
     vectors = [w["E_x"][word] for word in document]
     forward, c_forward = lstm_states(vectors, w["forward"])  # type: ignore[arg-type]
@@ -50,10 +47,9 @@ def entail_s2s(w: Dict[str, Tensor], document: List[int], previous: List[int]) -
 
 
 def edit_distances(length: int, words: int, temperature: float) -> List[float]:
-    """Compute q(e) for e = 0 ... Compute the loss slowly, by enumerating all texts of L of the V words.
+    """Compute q(e) for e = 0 ... L slowly, by enumerating all texts of L of the V words.
 
-    A text at distance e from the reference has the weight ((V-1) exp(1))^(-e/τ), and q(e) is the share of all texts at
-    that distance.
+    A text at distance e from the reference has the weight ((V-1) exp(1))^(-e/τ).
     """
     shares = [0.0] * (length + 1)
     for text in itertools.product(range(words), repeat=length):
@@ -69,11 +65,9 @@ def raml_weights(rewards: Sequence[float], distances: Sequence[int], temperature
 
 
 def decomposable_attention(p, premise, hypothesis):
-    """Class probabilities of one pair (Parikh et al. 2016, equations 1 to 5).
+    """Class probabilities of one pair of ids without padding (Parikh et al. 2016, equations 1 to 5).
 
-    Args:
-        p: "E" word vectors by id, "P" the projection, "F", "G", "H" pairs of W and b, "W" and "b" of the last layer.
-        premise, hypothesis: ids, without padding.
+    ``p``: "E" word vectors by id, "P" the projection, "F", "G", "H" pairs of W and b, "W" and "b" of the last layer.
     """
     a = [_matvec(p["P"], p["E"][word]) for word in premise]
     b = [_matvec(p["P"], p["E"][word]) for word in hypothesis]

@@ -7,30 +7,16 @@ import torch
 from torch import Tensor
 
 from .output import pointer_mixture
+from .parts import gru_both_ways, softmax_row
 from .recurrent import gru_step
 
 
-def _read(vectors: Sequence[Tensor], forward: Sequence[Tensor], backward: Sequence[Tensor]) -> List[Tensor]:
-    """Run a bidirectional GRU. Returns [h→; h←] of each input."""
-    halves = []
-    for weights, inputs in ((forward, vectors), (backward, vectors[::-1])):
-        h = torch.zeros(weights[1].shape[1], dtype=weights[1].dtype)
-        states = []
-        for x in inputs:
-            h = gru_step(x, h, *weights)
-            states.append(h)
-        halves.append(states)
-    return [torch.cat(pair) for pair in zip(halves[0], halves[1][::-1])]
-
-
 def _encode(w: Dict[str, Any], vectors: Sequence[Sequence[Tensor]]) -> Tuple[List[List[Tensor]], List[Tensor], Tensor]:
-    """Encode the word vectors of each sentence: states w_ij of words, states h'_i of sentences, and the document's
-    d.
-    """
-    words = [_read(sentence, w["words_forward"], w["words_backward"]) for sentence in vectors]
+    """Encode the word vectors of each sentence: states w_ij of words, h'_i of sentences, and the document's d."""
+    words = [gru_both_ways(sentence, (w["words_forward"], w["words_backward"])) for sentence in vectors]
     half = len(words[0][0]) // 2
     ends = [torch.cat([states[-1][:half], states[0][half:]]) for states in words]  # [w→ of the last; w← of the first]
-    sentences = _read(ends, w["sentences_forward"], w["sentences_backward"])
+    sentences = gru_both_ways(ends, (w["sentences_forward"], w["sentences_backward"]))
     half = len(sentences[0]) // 2
     d = torch.cat([sentences[-1][:half], sentences[0][half:]])
     filtered = []
@@ -41,8 +27,7 @@ def _encode(w: Dict[str, Any], vectors: Sequence[Sequence[Tensor]]) -> Tuple[Lis
 
 
 def _softmax(scores: Sequence[Tensor]) -> List[float]:
-    exps = [math.exp(score) for score in scores]
-    return [value / sum(exps) for value in exps]
+    return [float(value) for value in softmax_row([*scores])]
 
 
 def _select(
@@ -60,12 +45,9 @@ def explicit_selection(
 ) -> Tuple[List[List[float]], List[List[float]], List[List[float]]]:
     """Compute P of each word that can be produced, the attention to words, and p, at each step.
 
-    Args:
-        w: weights by the names of the equations. "E": a row for each known word; GRUs have lists of W_ih, W_hh, b_ih,
-            b_hh; "w_c" if there is coverage.
-        document: ids of its words and the end symbol; ``mark`` ends a sentence and belongs to it.
-        extended: the document in extended ids.
-        previous: ids of the previous word at each step, the begin symbol first.
+    ``w``: weights by the names of the equations; "E" has a row for each known word, GRUs have W_ih, W_hh, b_ih, b_hh;
+    "w_c" is there if there is coverage. ``document``: ids of its words and the end symbol; ``mark`` ends a sentence and
+    belongs to it. ``extended``: the document in extended ids. ``previous``: of each step, the begin symbol first.
     """
     known = len(w["W_o"])
 

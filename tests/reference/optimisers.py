@@ -10,18 +10,11 @@ from torch import Tensor
 def nearest_orthogonal(matrix: Tensor) -> Tensor:
     """Compute the sum over singular directions of u_k v_k^T (m, n) for a float64 matrix (m, n)."""
     u, values, v = torch.linalg.svd(matrix, full_matrices=False)
-    result = torch.zeros_like(matrix)
-    for k in range(len(values)):
-        for i in range(matrix.shape[0]):
-            for j in range(matrix.shape[1]):
-                result[i, j] += u[i, k] * v[k, j]
-    return result
+    return sum(torch.outer(u[:, k], v[k]) for k in range(len(values)))
 
 
 def polynomial_orthogonal(matrix: Tensor, steps: int = 5) -> Tensor:
-    """Apply the steps of Newton and Schulz to a matrix: each singular value s, initially s / |matrix|, becomes 3.4445 s
-    - 4.7750 s^3 + 2.0315 s^5 in every step.
-    """
+    """Newton and Schulz: a singular value s, at first s / |matrix|, becomes 3.4445 s - 4.7750 s^3 + 2.0315 s^5."""
     u, values, v = torch.linalg.svd(matrix, full_matrices=False)
     size = math.sqrt(sum(float(value) ** 2 for value in values))
     result = torch.zeros_like(matrix)

@@ -45,9 +45,7 @@ def pointer_mixture(vocabulary: Tensor, attention: Tensor, p_gen: float, extende
 
 
 def switch_decision(vocabulary: Tensor, attention: Tensor, p_gen: float, extended: List[int], size: int) -> List[float]:
-    """Nallapati et al., section 2.3, at test time: P of each of the ``size`` words after choosing generating or
-    pointing, the more probable one.
-    """
+    """Nallapati et al., section 2.3, at test time: P after choosing generating or pointing, the more probable one."""
     return pointer_mixture(vocabulary, attention, 1.0 if p_gen >= 0.5 else 0.0, extended, size)
 
 

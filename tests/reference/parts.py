@@ -6,6 +6,8 @@ from typing import List, Tuple
 import torch
 from torch import Tensor
 
+from .recurrent import gru_step
+
 
 def softmax_row(scores: List[Tensor]) -> List[Tensor]:
     largest = max(float(score) for score in scores)
@@ -15,9 +17,7 @@ def softmax_row(scores: List[Tensor]) -> List[Tensor]:
 
 
 def extended_ids(document: List[int], known: int) -> Tuple[List[int], List[int]]:
-    """Ids of a document, with its own words numbered from ``known`` by first occurrence, and the list of these
-    words.
-    """
+    """Ids of a document, with its own words numbered from ``known`` by first occurrence, and these words."""
     own: List[int] = []
     extended = []
     for word in document:
@@ -56,3 +56,15 @@ def sentences_of(document, mark):
             sentences[-1].append(place)
         numbers.append(last)
     return sentences, [*numbers, last]
+
+
+def gru_both_ways(vectors, directions):
+    """A GRU in both directions, from 0: [forward; backward] of each vector."""
+    halves = []
+    for weights, order in zip(directions, (1, -1)):
+        h, states = torch.zeros(weights[1].shape[1], dtype=weights[1].dtype), []
+        for vector in vectors[::order]:
+            h = gru_step(vector, h, *weights)
+            states.append(h)
+        halves.append(states[::order])
+    return [torch.cat(pair) for pair in zip(*halves)]

@@ -21,13 +21,9 @@ def pointer_generator(
 ) -> Tuple[List[List[float]], List[List[float]], float]:
     """Compute P of each word that can be produced, the attention at each step, and the mean coverage loss.
 
-    Args:
-        w: weights by the paper's names. "E": a row for each known word; "forward", "backward", "decoder": weights of
-            LSTMs; "w_c" if there is coverage.
-        document: ids of its words and the end symbol.
-        extended: the document in extended ids.
-        previous: ids of the previous word at each step.
-        selected: with an extractor, beta of each word's sentence (Hsu et al. 2018).
+    ``w``: weights by the paper's names; "E" has a row for each known word; "forward", "backward" and "decoder": weights
+    of LSTMs; "w_c" is there if there is coverage. ``document``: ids of its words and the end symbol, ``extended`` in
+    extended ids. ``selected``: with an extractor, beta of each word's sentence (Hsu et al. 2018).
     """
     known = len(w["W_o"])
 
@@ -74,11 +70,7 @@ def closed_book(
 ) -> List[Tensor]:
     """Compute log P_cb of each known word at each step, with a decoder without attention (Jiang and Bansal 2018).
 
-    Args:
-        weights: the weights of its LSTM.
-        output, bias: the weight and the bias of its output layer.
-        first: h and c from the bridge.
-        vectors: vector of the previous word at each step.
+    ``weights``: of its LSTM; ``first``: h and c from the bridge; ``vectors``: of the previous word at each step.
     """
     h, c = first
     found = []

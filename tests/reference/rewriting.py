@@ -11,9 +11,7 @@ from .recurrent import lstm_states, lstm_step
 
 
 def sentence_rewriter(w, document, extended, previous, unk):
-    """Compute P of each word that can be produced, at each step. ``extended``: the document, with its end, in extended
-    ids.
-    """
+    """Compute P of each word that can be produced, at each step; ``extended``: the document, in extended ids."""
     known = len(w["E"])
     vectors = [w["E"][word if word < known else unk] for word in document]
     forward, c_forward = lstm_states(vectors, w["forward"], w["first_forward"])

@@ -91,9 +91,7 @@ def best_possible_score(
     coverage_kind: str,
     source_length: int,
 ) -> float:
-    """The bound of docs/decoding.md: the best possible score of an unfinished hypothesis that may end with one of
-    ``lengths``.
-    """
+    """The bound of docs/decoding.md, the best score of an unfinished hypothesis that may end with a length."""
     best = max(log_prob / length_penalty(length, alpha, beta, length_kind) for length in lengths)
     if coverage_kind == "summary":
         return best - cost

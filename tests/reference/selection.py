@@ -4,8 +4,7 @@ import math
 
 import torch
 
-from .parts import is_run, lcs, sentences_of
-from .recurrent import gru_step
+from .parts import gru_both_ways, is_run, lcs, sentences_of
 
 
 def label_copied_words(x, y):
@@ -98,9 +97,7 @@ def inconsistency_loss(attentions, selected, top):
 
 
 def novel_sentences(states, w):
-    """Hsu et al. 2018: logits from left to right, depending on earlier selections. states: h of each sentence,
-    vectors.
-    """
+    """Hsu et al. 2018: logits from left to right, depending on earlier selections. states: h of each sentence."""
     d = torch.tanh(w["W_d"] @ (sum(states) / len(states)) + w["b_d"])
     taken, logits = torch.zeros_like(d), []
     for h in states:
@@ -118,16 +115,6 @@ def sentence_extractor(document, mark, w, limits, unk):
     :func:`novel_sentences`. ``limits``: maximum numbers of sentences and of words per sentence; beta of others is 0.
     """
 
-    def both_ways(vectors, directions):
-        states = []
-        for weights, order in zip(directions, (1, -1)):
-            h, found = torch.zeros(weights[1].shape[1], dtype=weights[1].dtype), []
-            for vector in vectors[::order]:
-                h = gru_step(vector, h, *weights)
-                found.append(h)
-            states.append(found[::order])
-        return [torch.cat(pair) for pair in zip(*states)]
-
     sentences, numbers = sentences_of(document, mark)
     read = [n for n in range(min(len(sentences), limits[0])) if sentences[n]]
     if not read:
@@ -135,8 +122,8 @@ def sentence_extractor(document, mark, w, limits, unk):
     means = []
     for n in read:
         words = [document[place] for place in sentences[n][: limits[1]]]
-        states = both_ways([w["E"][word if word < len(w["E"]) else unk] for word in words], w["words"])
+        states = gru_both_ways([w["E"][word if word < len(w["E"]) else unk] for word in words], w["words"])
         means.append(sum(states) / len(states))
-    logits = novel_sentences(both_ways(means, w["sentences"]), w)
+    logits = novel_sentences(gru_both_ways(means, w["sentences"]), w)
     beta = {n: torch.sigmoid(logit).item() for n, logit in zip(read, logits)}
     return [beta.get(n, 0.0) for n in numbers]

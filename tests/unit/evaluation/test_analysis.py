@@ -68,11 +68,6 @@ def test_every_figure_equals_a_loop(summary, document):
     assert source.count_copied_bigrams(words) == pytest.approx(loop_positions(words, source_words))
 
 
-def test_words_are_not_taken_for_parts_of_others():
-    assert AnalysedDocument(["concat", "b"]).compute_novel_sentence_share([["cat", "b"]]) == 1
-    assert AnalysedDocument(["a", "cat", "b"]).compute_novel_sentence_share([["cat", "b"]]) == 0
-
-
 def test_systems_are_analysed_with_the_text_of_documents_and_summaries():
     documents = ["In 1999 the band <q> met Anna", "Anna left"]
     systems = {"good": [["The year 1999 . "], ["Then Anna left"]], "bad": [["The year 2000"], ["Then Bob met Anna"]]}
@@ -85,6 +80,7 @@ def test_systems_are_analysed_with_the_text_of_documents_and_summaries():
     assert mark.figures["joined"] == 0, "a second source has at least two words"
     joined = analyse_systems(["In 1999 the band <q> met Anna"], {"a": [["1999 band met Anna"]]})["a"]
     assert joined.figures["joined"] == 100
+    assert AnalysedDocument(["concat", "b"]).compute_novel_sentence_share([["cat", "b"]]) == 1, "parts of words"
     marked = analyse_systems(["a <q> b"], {"all": [["a b"]]}, WORD_SPLITTERS["space"], sentence_mark="")["all"]
     assert marked.figures["novel 2-grams"] == 100  # without a mark, <q> is a word between a and b
 
@@ -133,10 +129,6 @@ def test_the_oracle_takes_the_best_step_every_time(document, references):
         best = max(values.values())
         taken.append(min(number for number, value in values.items() if value > best - 1e-9))
     assert chosen == sorted(taken)
-    assert len(chosen) <= 3
-
-
-# --- the command ---
 
 
 @pytest.fixture
@@ -151,7 +143,7 @@ def files(tmp_path):
     return [f"--source={tmp_path / 'src'}", f"--reference={tmp_path / 'ref'}", f"--system=mine={tmp_path / 'sys'}"]
 
 
-def test_command_reports_systems_extracts_and_rouge(files, tmp_path):
+def test_command_reports_systems_extracts_and_rouge(files, tmp_path, capsys):
     saved = tmp_path / "report.json"
     assert main([*files, "--lead=1", "--lead-words=3", "--oracle=2", "--json", str(saved)]) == 0
     report = json.loads(saved.read_text())["systems"]
@@ -169,18 +161,9 @@ def test_command_reports_systems_extracts_and_rouge(files, tmp_path):
     # Extracts are made of sentences even where summaries are taken whole.
     assert main([*files, "--lead=1", "--no-sentence-split", "--json", str(saved)]) == 0
     assert json.loads(saved.read_text())["systems"]["lead-1"]["figures"]["words"] == (6 + 4) / 2
-
-
-@pytest.mark.parametrize(
-    "options, words",
-    [
-        (["--system=x"], '--system "x"'),
-        (["--system=reference=y"], "the name reference is already used"),
-        (["--system=lead-1=ref", "--lead=1"], "the name lead-1 is already used"),
+    for options, words in (
+        ([f"--system=reference={tmp_path / 'ref'}"], "the name reference is already used"),
+        ([f"--system=lead-1={tmp_path / 'ref'}", "--lead=1"], "the name lead-1 is already used"),
         (["--lead=0"], "--lead 0"),
-    ],
-)
-def test_bad_options_are_refused(files, tmp_path, monkeypatch, capsys, options, words):
-    monkeypatch.chdir(tmp_path)
-    assert main([*files, *options]) == 2
-    assert words in capsys.readouterr().err
+    ):
+        assert main([*files, *options]) == 2 and words in capsys.readouterr().err

@@ -51,12 +51,8 @@ def test_support_is_that_of_the_cheapest_of_all_paths(document, sentence):
 
 def test_spellings_of_a_word_are_one():
     document = "It didn't cost 235,000 euros . <q> Five well-known poets' friends weren’t there , 31. 8 % came ."
-    for sentence in (
-        "It did n't cost 235, 000 Euros .",
-        "5 well known poets ' friends were n't there",
-        "31.8 came",
-        "poet's friend",
-    ):
+    written = ["It did n't cost 235, 000 Euros .", "5 well known poets ' friends were n't there", "31.8 came"]
+    for sentence in (*written, "poet's friend"):
         (found,) = find_evidence(document, [sentence])
         assert not found.new, sentence
     kinds = [(new.word, new.kind) for new in find_evidence(document, ["Then Mary paid 6.5 dollars"])[0].new]
@@ -75,14 +71,14 @@ def test_sources_are_positions_in_the_document(document):
     assert [(new.word, new.start) for new in find_evidence(document, ["A blue fox"])[0].new] == [("blue", 2)]
 
 
-def test_words_of_scripts_without_spaces_are_characters():
+def test_words_of_scripts_without_spaces_are_characters_and_no_text_has_no_sources():
     (found,) = find_evidence("北京大学很大。他们昨天去了上海。", ["他们去了上海。"])
     assert [source.number for source in found.sources] == [1] and not found.new and found.support > 0.8
     assert [new.word for new in find_evidence("Мир велик .", ["Мир мал ."])[0].new] == ["мал"]
-
-
-def test_nothing_is_nothing():
     assert find_evidence("", ["a fox"])[0].sources == () and find_evidence("a fox", []) == []
+
+
+def test_marks_and_stops_end_sentences():
     assert split_marked_sentences("Dr. Fox came. <q> ") == ["Dr. Fox came."]
     assert split_marked_sentences("Dr. Fox came. She left.") == ["Dr. Fox came.", "She left."]
 
@@ -107,14 +103,13 @@ def test_the_command_writes_rows_and_a_page(tmp_path, capsys):
     for name, text in (("d", "A fox ran . <q> It rained .\nb </script><b>\n"), ("s", "A fox ran .\nMary 7\n")):
         (tmp_path / name).write_text(text)
     page, system = tmp_path / "page.html", f"mine={tmp_path / 's'}"
-    assert (
-        main(["--source", str(tmp_path / "d"), "--system", system, "--page", str(page), "--page-documents", "2"]) == 0
-    )
+    command = ["--source", str(tmp_path / "d"), "--system", system, "--page"]
+    assert main([*command, str(page), "--page-documents", "2"]) == 0
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     assert first["systems"]["mine"][0]["support"] == 1 and second["line"] == 2
     assert [new["kind"] for new in second["systems"]["mine"][0]["new"]] == ["word", "number"]
     text = page.read_text()
     assert NOTICE in text and "Mary 7" in text and "</script><b>" not in text
     with pytest.raises(SystemExit):
-        main(["--source", str(tmp_path / "d"), "--system", system, "--page", str(tmp_path / "s")])
+        main([*command, str(tmp_path / "s")])
     assert "the name must end in .html" in capsys.readouterr().err

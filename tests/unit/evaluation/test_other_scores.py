@@ -35,10 +35,7 @@ def files(tmp_path):
 
 @pytest.fixture(scope="module")
 def wordnet(tmp_path_factory):
-    """WordNet's files with one synset, car and auto (nltk looks stems up: these are their own).
-
-    As in Debian's package there is no file lexnames.
-    """
+    """WordNet's files with one synset, car and auto, which are their own stems; as Debian's, without lexnames."""
     folder = tmp_path_factory.mktemp("wordnet")
     header = "  1 WordNet 9.7 Copyright 2026\n"
     for part in ("noun", "verb", "adj", "adv"):
@@ -83,10 +80,8 @@ def test_all_systems_of_a_comparison_are_scored_in_one_call(files, tmp_path, mon
 
     def score(hypotheses, references):
         calls.append(len(hypotheses))
-        found = [
-            len("".join(hypothesis)) - len("".join(several[0])) for hypothesis, several in zip(hypotheses, references)
-        ]
-        return np.array(found, dtype=float)[:, None], "LENGTHS"
+        lengths = [len("".join(texts)) - len("".join(several[0])) for texts, several in zip(hypotheses, references)]
+        return np.array(lengths, dtype=float)[:, None], "LENGTHS"
 
     monkeypatch.setattr(other_scores, "load_scorers", lambda args, load_entailment: {"rougesal": score})
     report = tmp_path / "report.json"
@@ -115,9 +110,7 @@ def test_wordnet_is_debians_or_there_is_no_meteor(files, wordnet, tmp_path, caps
     [
         ("bertscore", "--bertscore-model; nothing is downloaded"),
         ("bertscore --bertscore-model model", "pip install bert-score"),
-        ("rougesal", "--saliency-documents"),
         ("rougesal --saliency-documents model/empty", "there are no words in it"),
-        ("entail", "--entail-model"),
         ("entail --entail-model nowhere", "nowhere/model.safetensors: No such file"),
     ],
 )
@@ -164,9 +157,6 @@ def test_texts_reach_bertscore_without_marks_and_empty_ones_score_0(tmp_path, mo
     assert other != [signature], "another model"
 
 
-# --- rewards of training
-
-
 @pytest.fixture
 def texts(tmp_path):
     """Files of hypotheses and references, with words of different saliency."""
@@ -174,15 +164,11 @@ def texts(tmp_path):
     return [write(tmp_path / "hyp.txt", hypotheses), write(tmp_path / "ref.txt", references)]
 
 
-@pytest.fixture
-def saliency(tmp_path):
-    documents = ["the w1 <q> it", "the it it w2", "the runs"]
-    return ["--also", "rougesal", "--saliency-documents", write(tmp_path / "train.source", documents)]
-
-
-def test_rougesal_weighs_words_by_how_few_documents_have_them(texts, saliency, tmp_path, capsys):
+def test_rougesal_weighs_words_by_how_few_documents_have_them(texts, tmp_path, capsys):
+    documents = write(tmp_path / "train.source", ["the w1 <q> it", "the it it w2", "the runs"])
     lines = tmp_path / "lines.jsonl"
-    assert main([*texts, *saliency, "--per-example", str(lines)]) == 0
+    options = ["--also", "rougesal", "--saliency-documents", documents, "--per-example", str(lines)]
+    assert main([*texts, *options]) == 0
     weight = {word: math.log(4 / (1 + n)) + 1 for word, n in {"the": 3, "it": 2, "w1": 1, "runs": 1, "w2": 1}.items()}
     weight |= dict.fromkeys(("stops", "w3"), math.log(4) + 1)
     hits = weight["w1"] + weight["it"]
@@ -191,8 +177,7 @@ def test_rougesal_weighs_words_by_how_few_documents_have_them(texts, saliency, t
     last = 2 * 0.5 * (share := weight["the"] / (weight["the"] + weight["w3"])) / (0.5 + share)
     expected = [100 * 2 * precision * recall / (precision + recall), 0, 100 * last]
     assert lines_of(lines, "ROUGESal") == pytest.approx(expected, abs=1e-3)
-    signature = r"^ROUGESAL\|saliency:idf,sha256 \w{12}\|stem:no\|tok:a-z0-9\|refs:1\|n:3\|"
-    assert re.search(signature, capsys.readouterr().out, re.MULTILINE)
+    assert re.search(r"^ROUGESAL\|saliency:idf,sha256 \w{12}\|stem:no\|", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_entailment_is_that_of_each_sentence_times_the_share_of_the_length(texts, tmp_path):

@@ -2,7 +2,6 @@
 
 import subprocess
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -77,7 +76,8 @@ def test_bytes_are_those_of_perls_own_option(tmp_path):
 
 
 @needs_perl
-def test_skip_bigrams_and_jobs():
+def test_skip_bigrams_and_jobs_which_leave_no_file_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     hypotheses, references = ["a b c d", "x y", "c b a"], ["a b c e", "x y", "a b c"]
     one, two = (
         score_pairs(hypotheses, [references], RougeSettings(metrics=("rougeSU4",), backend="perl"), jobs=jobs)
@@ -87,6 +87,7 @@ def test_skip_bigrams_and_jobs():
     # last).
     assert one[0, 0].tolist() == pytest.approx([100 * 6 / 9] * 3, abs=0.001)
     assert (one == two).all() and one[1, 0, 0] == pytest.approx(100)
+    assert not list(tmp_path.iterdir())
 
 
 @needs_perl
@@ -105,10 +106,3 @@ def test_processes_that_share_the_references_of_a_document_score_their_own(monke
         find_perl_rouge(), [[["a b"], *references]], ["rouge1"], True, True, False, jobs=4
     )
     assert found[:, 0, 0].tolist() == [0, 1, 0.5, 0.5]
-
-
-@needs_perl
-def test_no_file_of_the_run_is_left_behind(tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    rouge(["a"], ["b"], backend="perl")
-    assert not list(Path(tmp_path).iterdir())

@@ -1,7 +1,4 @@
-"""``import fairseq_etads`` is light, and the plugin is registered as soon as fairseq is imported by anyone.
-
-Large modules that are not needed are imported when they are used.
-"""
+"""``import fairseq_etads`` is light, and the plugin is registered as soon as fairseq is imported by anyone."""
 
 import subprocess
 import sys
@@ -38,12 +35,11 @@ def run(code):
 @pytest.mark.parametrize("program", ["etads-models", "notebook.py"])
 def test_imports_are_light_in_every_program(program):
     """This once depended on the program's name, so scoring in a notebook waited for torch and fairseq."""
-    modules = [
-        *("fairseq_etads", "fairseq_etads.version", "fairseq_etads.evaluation", "fairseq_etads.evaluation.rouge"),
-        *("fairseq_etads.commands.rouge", "fairseq_etads.commands.summarize", "fairseq_etads.commands.export"),
-        *("fairseq_etads.summarizer", "fairseq_etads.text.words", "fairseq_etads.data.labels"),
-        *("etads_preprocess.corpus", "etads_preprocess.prepare", "etads_preprocess.encode"),
-    ]
+    modules = (
+        "version evaluation.rouge commands.rouge commands.summarize commands.export summarizer text.words data.labels"
+    )
+    modules = ["fairseq_etads", *(f"fairseq_etads.{name}" for name in modules.split())]
+    modules += ["etads_preprocess.corpus", "etads_preprocess.prepare", "etads_preprocess.encode"]
     run(
         f"import importlib\nsys.argv = [{program!r}]\nfor name in {modules}:\n    importlib.import_module(name)\n"
         "    heavy = {'torch', 'fairseq'} & set(sys.modules)\n    assert not heavy, (name, heavy)"
@@ -60,16 +56,6 @@ IMPORTS = [
     "from fairseq.utils import import_user_module\n"
     "from argparse import Namespace\nimport_user_module(Namespace(user_dir='fairseq_etads'))",
 ]
-
-
-def test_the_plugin_is_registered_whoever_imports_fairseq_and_extends_it(tmp_path):
-    write_data(tmp_path, {"train": [("a b", "a")]})
-    codes = [*(f"import sys\n{imports}{REGISTERED}" for imports in IMPORTS), EXTENDED]
-    found = in_forks([(tmp_path, code, ()) for code in codes], ["torch", "hydra"])
-    assert [(status, code, said) for code, (status, said) in zip(codes, found) if status] == []
-    assert len(found) == len(codes)
-
-
 EXTENDED = """
 import fairseq_etads.plugin
 import fairseq_cli.train as command
@@ -79,6 +65,14 @@ SummarizationTask.setup_task(SummarizationConfig(data="."))
 assert command.train.is_replacement and command.validate_and_save.is_replacement
 """
 """Training used to run without the changes to its loop if it was imported after the plugin."""
+
+
+def test_the_plugin_is_registered_whoever_imports_fairseq_and_extends_it(tmp_path):
+    write_data(tmp_path, {"train": [("a b", "a")]})
+    codes = [*(f"import sys\n{imports}{REGISTERED}" for imports in IMPORTS), EXTENDED]
+    found = in_forks([(tmp_path, code, ()) for code in codes], ["torch", "hydra"])
+    assert [(status, code, said) for code, (status, said) in zip(codes, found) if status] == []
+    assert len(found) == len(codes)
 
 
 def test_fairseq_is_imported_quietly_and_without_statistics_that_still_work():
