@@ -141,7 +141,7 @@ def test_sums_are_exact_even_of_the_largest_numbers(layer, levels, monkeypatch):
     """The sum of two 8-bit products exceeds the 16 bits in which processors without VNNI add them."""
     if levels > (operators.find_exact_int8_levels() or 0):
         pytest.skip("torch was built without FBGEMM, or this processor has no VNNI")
-    monkeypatch.setattr(cpu, "find_exact_int8_levels", lambda: levels)
+    monkeypatch.setattr(operators, "find_exact_int8_levels", lambda: levels)
     monkeypatch.setattr("fairseq_etads.kernels.linear.OUTPUT_BLOCK", 16)
     weights, bias = torch.randn(40, 64), torch.arange(40.0) - 20
     largest = (torch.full((3, 64), 2.0), torch.full((40, 64), -3.0))
@@ -173,10 +173,10 @@ def test_as_many_levels_are_used_as_the_processor_adds_exactly(monkeypatch):
     def fail(*_):
         raise RuntimeError("Didn't find engine for operation quantized::linear_prepack")
 
-    monkeypatch.setattr(cpu, "pack_int8", lambda weight, scale: weight)
+    monkeypatch.setattr(operators, "pack_int8", lambda weight, scale: weight)
     for product, levels in ((add_in_16_bits, 63), (add_exactly, 127), (fail, None)):
         operators.find_exact_int8_levels.cache_clear()
-        monkeypatch.setattr(cpu, "int8_linear", product)
+        monkeypatch.setattr(operators, "int8_linear", product)
         assert operators.find_exact_int8_levels() == levels
 
 

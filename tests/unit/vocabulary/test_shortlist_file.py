@@ -148,7 +148,10 @@ def test_numbers_that_are_no_words_are_refused(written, name, array, message):
     path, words = written
     arrays = {"frequent": np.array([4], dtype=np.int32), "together": np.full((44, 2), -1, dtype=np.int32), name: array}
     arrays = {name: array for name, array in arrays.items() if array is not None}
-    about = {"format": FORMAT, **dict.fromkeys(("source_dictionary", "target_dictionary"), compute_fingerprint(words))}
+    about = {
+        "format": name_format(KIND),
+        **dict.fromkeys(("source_dictionary", "target_dictionary"), compute_fingerprint(words)),
+    }
     save_file(arrays, str(path), metadata=about)
     assert message in refusal(path, words)
     save_file(arrays, str(path), metadata={**about, "format": "x"})
