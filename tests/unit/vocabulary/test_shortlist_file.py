@@ -17,11 +17,12 @@ from fairseq_etads.commands import shortlist as shortlist_learning
 from fairseq_etads.commands.export import main as export
 from fairseq_etads.commands.shortlist import main
 from fairseq_etads.files.checksums import NAME, Checksums
+from fairseq_etads.files.inputs import name_format
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer.folder.config import SHORTLIST, read_config
 from fairseq_etads.training.task import SummarizationTask
 from fairseq_etads.vocabulary.dictionary import compute_fingerprint, limit_known_words
-from fairseq_etads.vocabulary.shortlist import read_shortlist, write_shortlist
+from fairseq_etads.vocabulary.shortlist import KIND, read_shortlist, write_shortlist
 
 WORDS = [f"w{number}" for number in range(30)]
 
