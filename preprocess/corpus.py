@@ -215,7 +215,8 @@ class SplitWriter:
         for lengths, text in zip(self.lengths.values(), (made.source, targets[0])):
             marks = text.count(SENTENCE_MARK)  # not counted as words
             words = len(text.split()) - marks
-            lengths.update(words=words, sentences=marks + bool(text))
+            lengths["words"] += words
+            lengths["sentences"] += marks + bool(text)
             lengths["longest"] = max(lengths["longest"], words)
 
     def make_report(self) -> Dict[str, Any]:

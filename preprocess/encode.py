@@ -316,7 +316,7 @@ def read_merges(path: Path, option: str = "--model") -> List[str]:
     for number, merge in enumerate(merges, 1):
         if len(merge.split(" ")) != 2:
             raise InputError(f"{option} {path}: line {number} is not a merge (two pieces with a space between them)")
-    if not merges:
+    if not [merge for merge in merges if not merge.startswith("#version:")]:
         raise InputError(f"{option} {path}: no merges in it")
     return merges
 
@@ -371,10 +371,12 @@ def load_sentencepiece_model(path: Path) -> Any:
     """Load a SentencePiece model. Raises InputError if the file does not contain a SentencePiece model."""
     import sentencepiece
 
+    pieces = sentencepiece.SentencePieceProcessor()
     try:
-        return sentencepiece.SentencePieceProcessor(model_proto=path.read_bytes())
+        pieces.LoadFromSerializedProto(path.read_bytes())  # as an argument above, an empty file would not be loaded
     except RuntimeError:
         raise InputError(f"--model {path}: not a SentencePiece model") from None
+    return pieces
 
 
 def write_sentencepiece_model(content: bytes, model: Path) -> None:

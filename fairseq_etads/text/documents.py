@@ -138,6 +138,8 @@ _PATTERNS = {
         rf"<\|(?!(?i:{_NAMES})\|>)[^<>|\s]*\|>|<(?i:pad|mask|cls|blank|extra_id_\d+)>|\[(?i:pad|mask|cls|unused\d+)\]"
     ),
 }
+_SIGNS = (*"<[|\\#@▁ġ￭", "newline_char", "unk")
+"""One of these is in every lower-cased text that matches a pattern. Searching for them is faster."""
 
 HTML_TAGS, HTML_ENTITIES = "HTML tags", "HTML entities"
 ZERO_WIDTH, BIDIRECTIONAL = "zero-width characters", "bidirectional control characters"
@@ -232,6 +234,8 @@ class DocumentLines:
 
 def count_marks(text: str) -> Counter:
     """Count the marks of each kind in a text. The keys of the result are in ADVICE."""
+    if not any(map(text.lower().__contains__, _SIGNS)):
+        return Counter()
     return Counter({kind: len(pattern.findall(text)) for kind, pattern in _PATTERNS.items()})
 
 
@@ -300,16 +304,16 @@ def add_full_stop(text: str, language: str = "en") -> str:
 def make_lines(document: Document, options: Any) -> DocumentLines:
     """Convert a document to clean lines with marks between sentences, by a corpus's ``options`` (CorpusOptions)."""
     made = DocumentLines(origin=document.origin)
-    options = replace(options, join_tokens=bool(options.join_tokens) and is_tokenised(" ".join(document.source)))
-    made.counts["documents whose tokens were joined"] += options.join_tokens
+    if options.join_tokens and not is_tokenised(" ".join(document.source)):
+        options = replace(options, join_tokens=False)
+    made.counts["documents whose tokens were joined"] += bool(options.join_tokens)
     sentences = _clean_and_split_sentences(document.source, document.source_in_sentences, options, made)
     made.source = _BETWEEN.join(_truncate_to_lead(sentences, options, made.counts))
+    made.original = made.source
     words = clean_text(" ".join(document.original), Counter()).split()
-    if len(words) == sum(len(sentence.split()) for sentence in sentences):
+    if words and len(words) == sum(len(sentence.split()) for sentence in sentences):
         remaining = iter(words)  # more than are used if the line was truncated
         made.original = " ".join(w if w == SENTENCE_MARK else next(remaining) for w in made.source.split())
-    else:
-        made.original = made.source
     split = (_clean_and_split_sentences(one, document.targets_in_sentences, options, made) for one in document.targets)
     targets = list(map(_BETWEEN.join, split)) or [""]
     made.targets = list(filter(None, targets)) or [""]
@@ -336,7 +340,8 @@ def _clean_text_segments(pieces: Sequence[str], options: Any, made: DocumentLine
     for piece in pieces:
         piece = strip_invisible(piece, counts) if options.strip_invisible else piece
         piece = clean_text(piece, counts)
-        made.warnings.update(count_suspicious_content(piece))
+        if found := count_suspicious_content(piece):
+            made.warnings.update(found)
         stopped = add_full_stop(piece, options.language) if options.full_stops else piece
         counts["full stops added"] += stopped is not piece
         if stopped:

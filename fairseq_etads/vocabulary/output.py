@@ -7,7 +7,7 @@ A word is identified by up to three ids:
 - its *extended id* in a batch: the same as the dictionary id if it is below V, and V + k for slot k of the document
   (see :class:`BatchVocab`). The probabilities from ``get_normalized_probs`` are indexed by extended id;
 - its *column* in the decoder's logits: the same as the extended id, unless the softmax is computed over only the
-  candidates (see ``candidates.py``). The criterion and the pointer use columns.
+  candidates (see :class:`CandidateWords`). The criterion and the pointer use columns.
 
 The search uses extended ids. With a shortlist (see ``shortlist.py``), it uses columns instead, so that none of its
 tensors is as large as the vocabulary. The ids or columns that the search uses are called *search ids*.

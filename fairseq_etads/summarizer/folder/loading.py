@@ -16,7 +16,6 @@ from fairseq import checkpoint_utils
 from fairseq.models import ARCH_MODEL_REGISTRY
 from omegaconf import OmegaConf
 
-from ... import plugin  # noqa: F401  # registers the architectures, and makes loading checkpoints safe
 from ...data.labels import PICKING, SentencePickingSettings
 from ...data.weights_file import WeightsFile
 from ...files.checksums import NAME as CHECKSUMS

