@@ -40,12 +40,12 @@ def test_any_number_of_processes_writes_the_same(tmp_path, monkeypatch):
     assert made[1] == made[3]
 
 
-def test_broken_records_stop_the_command_or_are_counted(tmp_path, capsys):
+def test_broken_records_stop_the_command_or_are_counted(tmp_path):
     """Broken ones at the beginning do not tell the columns."""
     good = json.dumps({"source": "a b", "target": "c"})
     first, bad = '{"x": 1}', ['["source"]', '{"source": "a"}', '{"source": 1, "target": "b"}', "[" * 100_000]
     path = corpora.write(tmp_path / "train.jsonl", "\n".join(['{"source": "a"', first, good, *bad, "", good]) + "\n")
-    assert "train.jsonl, line 1: not JSON" in refused(tmp_path, capsys, "table", "--train", path)
+    assert "train.jsonl, line 1: not JSON" in refused(tmp_path, "table", "--train", path)
     assert not (tmp_path / "text" / "train.source").exists()
     out, report = run(tmp_path, "table", "--train", path, "--skip-bad")
     about = report["splits"]["train"]
@@ -54,10 +54,10 @@ def test_broken_records_stop_the_command_or_are_counted(tmp_path, capsys):
     assert about["dropped, the first"][3] == f'{path}, line 5: no "target"'
     assert about["changed"] == {"blank lines between records": 1}
     corpora.write(path, "[]\n{}\n")
-    assert "train.jsonl, line 1" in refused(tmp_path / "n", capsys, "table", "--train", path, "--skip-bad")
+    assert "train.jsonl, line 1" in refused(tmp_path / "n", "table", "--train", path, "--skip-bad")
 
 
-def test_other_encodings_are_read_if_asked_and_counted(tmp_path, capsys):
+def test_other_encodings_are_read_if_asked_and_counted(tmp_path):
     path = tmp_path / "train.csv"
     path.write_bytes("source,target\r\ncaf\xe9 €,b\r\n".encode("cp1252") + "naïve,b\r\n".encode())
     out, report = run(tmp_path, "table", "--train", path, "--fallback-encoding", "cp1252")
@@ -66,7 +66,7 @@ def test_other_encodings_are_read_if_asked_and_counted(tmp_path, capsys):
     out, _ = run(tmp_path / "r", "table", "--train", path, "--fallback-encoding", "replace")
     assert lines(out / "train.source")[0] == "caf\ufffd \ufffd"
     for name in ("ebcdic9", "rot13", "utf-16", "cp037"):
-        error = refused(tmp_path / "n", capsys, "table", "--train", path, "--fallback-encoding", name)
+        error = refused(tmp_path / "n", "table", "--train", path, "--fallback-encoding", name)
         assert f"--fallback-encoding {name}" in error
 
 
@@ -84,7 +84,7 @@ def test_bytes_that_are_no_text_are_cleaned_and_counted(tmp_path):
     }
 
 
-def test_a_second_call_does_only_what_is_missing_or_changed(tmp_path, capsys):
+def test_a_second_call_does_only_what_is_missing_or_changed(tmp_path):
     folder = corpora.scitldr(tmp_path / "raw")
     out, first = run(tmp_path, "scitldr", "--data", folder)
     before, target = (out / "train.source").stat().st_mtime_ns, (out / "test.target").read_text()
@@ -93,13 +93,13 @@ def test_a_second_call_does_only_what_is_missing_or_changed(tmp_path, capsys):
     out, second = run(tmp_path, "scitldr", "--data", folder)
     assert (out / "train.source").stat().st_mtime_ns == before, "made again"
     assert (out / "valid.target.1").exists() and (out / "test.target").read_text() == target and first == second
-    error = refused(tmp_path, capsys, "scitldr", "--data", folder, "--source-words", "2")
+    error = refused(tmp_path, "scitldr", "--data", folder, "--source-words", "2")
     assert "was made with other options" in error
     corpora.write(folder / "dev.jsonl", (folder / "train.jsonl").read_text())
-    assert "was made with other inputs" in refused(tmp_path, capsys, "scitldr", "--data", folder)
+    assert "was made with other inputs" in refused(tmp_path, "scitldr", "--data", folder)
 
 
-def test_files_of_the_same_name_and_other_folders_of_stories_are_other_inputs(tmp_path, capsys):
+def test_files_of_the_same_name_and_other_folders_of_stories_are_other_inputs(tmp_path):
     train, valid = (
         [corpora.write(tmp_path / split / f"{name}.txt", f"{split} {name}\n") for name in ("doc", "sum")]
         for split in ("train", "valid")
@@ -108,17 +108,17 @@ def test_files_of_the_same_name_and_other_folders_of_stories_are_other_inputs(tm
     _, report = run(tmp_path, *arguments)
     assert list(report["inputs"]) == ["train 1: doc.txt", "train 2: sum.txt", "valid 1: doc.txt", "valid 2: sum.txt"]
     swapped = ["parallel", "--train", *valid, "--valid", *train]
-    assert "was made with other inputs" in refused(tmp_path, capsys, *swapped)
+    assert "was made with other inputs" in refused(tmp_path, *swapped)
 
     raw, other = (corpora.cnndm(tmp_path / name) for name in ("raw", "other"))
     next((other / "cnn" / "stories").iterdir()).write_text("longer\n\n@highlight\n\nx\n")
     run(tmp_path / "s", *stories(raw, "cnn", "dailymail"), "--expect", "any")
-    error = refused(tmp_path / "s", capsys, *stories(other, "cnn", "dailymail"), "--expect", "any")
+    error = refused(tmp_path / "s", *stories(other, "cnn", "dailymail"), "--expect", "any")
     assert "was made with other inputs" in error
     run(tmp_path / "s", *stories(raw.rename(tmp_path / "moved"), "cnn", "dailymail"), "--expect", "any")
 
 
-def test_force_leaves_nothing_of_the_corpus_before_and_all_files_of_the_user(tmp_path, capsys):
+def test_force_leaves_nothing_of_the_corpus_before_and_all_files_of_the_user(tmp_path):
     files = [corpora.write(tmp_path / name, f"{name}\n") for name in "abc"]
     out, _ = run(tmp_path, "parallel", "--train", *files, "--valid", *files)
     own = {"train.target.notes.txt", "train.target.bak", "train.sources", "mine.txt"}
@@ -129,7 +129,7 @@ def test_force_leaves_nothing_of_the_corpus_before_and_all_files_of_the_user(tmp
     assert names == {"SHA256SUMS", "report.json", "train.source", "train.target", *own}
     assert list(report["splits"]["train"]["files"]) == ["train.source", "train.target"]
     assert not any(name in (out / "SHA256SUMS").read_text() for name in own)
-    error = refused(tmp_path, capsys, "parallel", "--train", out / "train.source", out / "train.target", "--force")
+    error = refused(tmp_path, "parallel", "--train", out / "train.source", out / "train.target", "--force")
     assert "--force" in error and lines(out / "train.source") == ["a"]
 
 
@@ -150,7 +150,7 @@ def test_documents_in_two_splits_are_counted(tmp_path, capsys):
     assert report["splits"]["train"]["documents"] > 5 and report["overlap"] == expected
 
 
-def test_names_that_are_not_utf8_and_damaged_reports(tmp_path, capsys):
+def test_names_that_are_not_utf8_and_damaged_reports(tmp_path):
     files = [tmp_path / name for name in (os.fsdecode(b"caf\xe9"), "b")]
     for path in files:
         path.write_text("x\n")
@@ -159,7 +159,7 @@ def test_names_that_are_not_utf8_and_damaged_reports(tmp_path, capsys):
     assert os.fsdecode(b"train 1: caf\xe9") in report["inputs"]
     for content in ('{"corpus', "[]"):
         corpora.write(out / "report.json", content)
-        assert "report.json is damaged" in refused(tmp_path, capsys, "parallel", "--train", *files)
+        assert "report.json is damaged" in refused(tmp_path, "parallel", "--train", *files)
 
 
 def test_an_interrupted_split_leaves_no_file(tmp_path, monkeypatch):
@@ -267,5 +267,5 @@ def test_the_command_reports_and_keeps_the_documents(tmp_path, capsys, monkeypat
     assert not (out / near_duplicates.LIST).exists() and "near-duplicates" not in report
     monkeypatch.setitem(sys.modules, "datasketch", None)
     for value, words in (("nan", "from 0.1 to 1"), ("1", "missing: pip install datasketch")):
-        assert words in refused(tmp_path / "refused", capsys, *command, "--near-duplicates", value)
+        assert words in refused(tmp_path / "refused", *command, "--near-duplicates", value)
     assert not (tmp_path / "refused" / "text").exists()
