@@ -463,9 +463,7 @@ def test_what_is_wrong_with_a_saved_data_set_is_said(datasets, tmp_path):
     assert str(tmp_path / "saved") in refused(tmp_path, "hf", *saved)
 
 
-def test_without_the_library_of_data_sets_it_is_named_and_the_network_is_switched_off_before(
-    tmp_path, capsys, monkeypatch
-):
+def test_the_network_is_switched_off_and_the_library_of_data_sets_named_if_it_is_missing(tmp_path, monkeypatch):
     for name in ("HF_DATASETS_OFFLINE", "HF_HUB_OFFLINE"):
         monkeypatch.setenv(name, "0")
     monkeypatch.setitem(sys.modules, "datasets", None)
