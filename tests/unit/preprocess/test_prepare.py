@@ -204,21 +204,21 @@ def test_bad_text_is_refused(text, tmp_path, contents, words):
     assert all(word in error for word in words) and not (tmp_path / "out" / "bin" / "complete").exists()
 
 
-@pytest.mark.parametrize(
-    "options,named",
-    [
-        ("--words raw", "--words raw"),
-        ("--source-size 5", "--source-size 5"),
-        ("--size 30 --target-size 30", "--target-size 30"),
-        ("--factors tf tf", "--factors tf tf"),
-        ("--spacy-model en", "--spacy-model en"),
-        (f"--tokens bpe --model {__file__} --size 5", "--size 5"),
-        (f"--model {__file__}", "without --tokens bpe"),
-        ("--like none", "--tokens"),
-    ],
-)
-def test_options_that_do_not_fit_together_are_named(text, tmp_path, options, named):
-    assert named in refusal(main, text, tmp_path / "out", "--tokens", "word", *options.split())
+def test_options_that_do_not_fit_together_are_named(text, tmp_path):
+    """The last option is the one that is named."""
+    for options in (
+        "--words raw",
+        "--source-size 5",
+        "--size 30 --target-size 30",
+        "--factors tf --tf-bins 1",
+        "--spacy-model en",
+        f"--tokens bpe --model {__file__} --size 5",
+        f"--model {__file__}",
+    ):
+        named = " ".join(options.split()[-2:])
+        assert named in refusal(main, text, tmp_path / "out", "--tokens", "word", *options.split())
+    assert "--factors tf tf" in refusal(main, text, tmp_path / "out", "--tokens", "word", "--factors", "tf", "tf")
+    assert "leave out --tokens" in refusal(main, text, tmp_path / "out", "--like", "none", "--tokens", "word")
     assert not (tmp_path / "out" / "bin").exists()
 
 
@@ -346,20 +346,15 @@ def test_summaries_may_know_fewer_words_of_the_one_dictionary_as_the_report_says
     assert 0 < copyable < unknown < words
 
 
-@pytest.mark.parametrize(
-    "tokens,name,content",
-    [
-        ("bpe", "codes.bpe", b"#version: 0.2\na b c\n"),
-        ("sentencepiece", "sentencepiece.model", b"garbage"),
-    ],
-)
-def test_a_damaged_subword_model_is_named(text, tmp_path, capsys, tokens, name, content):
-    out = tmp_path / "out"
-    out.mkdir()
-    for path in (out / name, out / "sentencepiece.vocab"):
-        path.write_bytes(content)
-    with pytest.raises(InputError, match=f"{name} is damaged"):
-        prepare(text, out, tokens, 40)
+def test_a_damaged_subword_model_is_named(text, tmp_path, capsys):
+    for tokens, name, content in (
+        ("bpe", "codes.bpe", "#version: 0.2\na b c\n"),
+        ("sentencepiece", "sentencepiece.model", "garbage"),
+    ):
+        for file in (name, "sentencepiece.vocab"):
+            corpora.write(tmp_path / tokens / file, content)
+        with pytest.raises(InputError, match=f"{name} is damaged"):
+            prepare(text, tmp_path / tokens, tokens, 40)
     assert capsys.readouterr().err == ""
 
 
@@ -441,13 +436,13 @@ def test_a_share_names_the_place_of_bad_bytes_and_impossible_shares_are_refused(
 
 def files(folder):
     """Collect all files of a preparation, except shares and messages."""
-    names = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
-    said = ("preprocess.txt", "preprocess.log")
-    return {str(n): (folder / n).read_bytes() for n in names if n.parts[0] != "shards" and n.name not in said}
+    found = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
+    left = ("shards", "preprocess.txt", "bin/preprocess.log")
+    return {name: path.read_bytes() for name, path in found.items() if not name.startswith(left)}
 
 
-def share(text, out, value, how=WORDS):
-    prepare_with(how, text, out, 1, shard=Shard.parse(value))
+def share(text, out, value, size=20):
+    prepare_with(PreparationSettings("word", size), text, out, 1, shard=Shard.parse(value))
 
 
 def test_joined_shares_are_what_one_process_makes(text, tmp_path):
@@ -473,7 +468,7 @@ def test_joined_shares_are_what_one_process_makes(text, tmp_path):
 def test_shares_that_do_not_fit_are_refused(text, tmp_path):
     out = tmp_path / "out"
     share(text, out, "1/2")
-    share(text, out, "2/2", PreparationSettings("word", 21))
+    share(text, out, "2/2", 21)
     with pytest.raises(InputError, match="2-of-2 was made with another settings: delete it and make it again"):
         prepare_with(WORDS, text, out, 1)
     with pytest.raises(InputError, match="was prepared with other settings"):
