@@ -1,8 +1,10 @@
-"""A small corpus, and etads-prepare as a function and as a command, for the tests of preparation."""
+"""A small corpus, etads-prepare as a function, and refusals, for the tests of preparation."""
+
+import contextlib
+import io
 
 import corpora
 import pytest
-from etads_preprocess.prepare import main
 from etads_preprocess.prepare import prepare_data as prepare_with
 from programs import as_program
 
@@ -24,15 +26,11 @@ def prepare(text, out, tokens, size, lowercase=True, jobs=1, **more):
     return prepare_with(PreparationSettings(tokens, size, lowercase, **more), text, out, jobs)
 
 
-@pytest.fixture(name="refused")
-def make_refused(capsys):
-    """Run etads-prepare, which must refuse its arguments; returns the last line of its message."""
-
-    def refused(*arguments):
-        with pytest.raises(SystemExit) as stopped:
-            as_program(main)([*map(str, arguments)])
-        error = capsys.readouterr().err.strip().splitlines()[-1]
-        assert stopped.value.code == 2 and error.startswith("etads-prepare: ")
-        return error
-
-    return refused
+def refusal(main, *arguments):
+    """The one line with which a command refuses its arguments."""
+    errors = io.StringIO()
+    with contextlib.redirect_stderr(errors), pytest.raises(SystemExit) as stopped:
+        as_program(main)([*map(str, arguments)])
+    error = errors.getvalue().splitlines()[-1]
+    assert stopped.value.code == 2 and error.startswith("etads-"), errors.getvalue()
+    return error

@@ -9,6 +9,7 @@ import pytest
 from etads_preprocess import control
 from etads_preprocess.control import ControlWords, LengthBins, count_summary_words, main
 from etads_preprocess.readers.cnndm import _find_newspaper
+from preparation import refusal
 from programs import as_program
 from seeds import shifted
 from test_readers import lines, refused, run, stories
@@ -95,28 +96,21 @@ def test_references_of_an_earlier_text_are_deleted(tmp_path, monkeypatch):
     assert names == {"test.target", "test.target.1", "test.target.mine3"}
 
 
-def refusal(argv, capsys):
-    with pytest.raises(SystemExit) as end:
-        main([str(word) for word in argv])
-    assert end.value.code == 2
-    return capsys.readouterr().err
-
-
-def test_impossible_options_are_refused(tmp_path, capsys):
+def test_impossible_options_are_refused(tmp_path):
     """The last option is the one that is named."""
     text = write_text(tmp_path / "text")
     of_lengths = ("--length-bins 1", "--length-bins 0", "--length 11", "--by-origin --length-bins 0 --length 2")
     for options in (*of_lengths, "--by-origin --origin bbc", "--origin cnn", "--like nowhere"):
         words = options.split()
-        assert " ".join(words[-2:]) in refusal([text, tmp_path / "out", *words], capsys)
+        assert " ".join(words[-2:]) in refusal(main, text, tmp_path / "out", *words)
 
 
-def test_an_output_has_the_control_words_of_one_setting(tmp_path, monkeypatch, capsys):
+def test_an_output_has_the_control_words_of_one_setting(tmp_path, monkeypatch):
     text, out = write_text(tmp_path / "text"), tmp_path / "out"
     main([str(text), str(out), "--length-bins", "4"])
     listed = (out / "SHA256SUMS").read_text()
     for other in (["--length-bins", "3"], ["--by-origin", "--length-bins", "4"]):
-        assert "was made with other control words" in refusal([text, out, "--subset", "test", *other], capsys)
+        assert "was made with other control words" in refusal(main, text, out, "--subset", "test", *other)
         assert (out / "SHA256SUMS").read_text() == listed
     main([str(text), str(out), "--length-bins", "4", "--subset", "test", "--length", "2"])
     changed = set((out / "SHA256SUMS").read_text().split("\n")[1:]) ^ set(listed.split("\n")[1:])
@@ -125,27 +119,27 @@ def test_an_output_has_the_control_words_of_one_setting(tmp_path, monkeypatch, c
     assert "lengthbin4" not in (out / "train.source").read_text()
     with outputs.lock_output(out, "OUT", folder=True):
         monkeypatch.setattr(outputs, "_held", set())  # as in another process
-        assert f"OUT {out}: is being written" in refusal([text, out, "--length-bins", "3"], capsys)
+        assert f"OUT {out}: is being written" in refusal(main, text, out, "--length-bins", "3")
 
 
-def test_text_that_does_not_fit_is_refused(tmp_path, capsys):
+def test_text_that_does_not_fit_is_refused(tmp_path):
     text, out = write_text(tmp_path / "text"), tmp_path / "out"
-    assert "is the same folder as TEXT" in refusal([text, text], capsys)
+    assert "is the same folder as TEXT" in refusal(main, text, text)
     main([str(text), str(out)])
-    assert "line 1: begins with a control word, lengthbin1, already" in refusal([out, tmp_path / "twice"], capsys)
+    assert "line 1: begins with a control word, lengthbin1, already" in refusal(main, out, tmp_path / "twice")
     (out / "control.json").write_text("{}")
-    assert "is damaged or was changed" in refusal([text, tmp_path / "x", "--like", out], capsys)
+    assert "is damaged or was changed" in refusal(main, text, tmp_path / "x", "--like", out)
     (out / "SHA256SUMS").unlink()
-    assert "control.json is damaged" in refusal([text, tmp_path / "x", "--like", out], capsys)
+    assert "control.json is damaged" in refusal(main, text, tmp_path / "x", "--like", out)
     for origins, words in (
         (["cnn"], "valid.source.origin has 1 lines, fewer than"),
         (["new york"] * SIZES["valid"], '"new york" is not one word'),
         (["bbc"] * SIZES["valid"], 'the origin "bbc"'),
     ):
         (text / "valid.source.origin").write_text("\n".join(origins) + "\n")
-        assert words in refusal([text, tmp_path / "x", "--by-origin"], capsys)
+        assert words in refusal(main, text, tmp_path / "x", "--by-origin")
     same = write_text(tmp_path / "same", lengths=[4])
-    assert "cannot be divided into two bins" in refusal([same, tmp_path / "x"], capsys)
+    assert "cannot be divided into two bins" in refusal(main, same, tmp_path / "x")
 
 
 @pytest.mark.parametrize("words", ["moses", "ptb", "spaces", "characters", "raw"])
@@ -155,7 +149,7 @@ def test_tokenisers_leave_control_words_whole(words):
         assert tokenizer.encode(f"{given} The end.").split()[0] == given
 
 
-def test_cnndm_says_which_newspaper_a_story_is_from(tmp_path, capsys):
+def test_cnndm_says_which_newspaper_a_story_is_from(tmp_path):
     raw, out, more = corpora.cnndm(tmp_path / "raw"), tmp_path / "out", ["--expect", "any", "--keep-origin"]
     text, report = run(tmp_path, *stories(raw, "cnn", "dailymail"), *more)
     found = [lines(text / f"{split}.source.origin") for split in SIZES]
@@ -164,6 +158,6 @@ def test_cnndm_says_which_newspaper_a_story_is_from(tmp_path, capsys):
     main([str(text), str(out), "--length-bins", "0", "--by-origin"])
     assert lines(out / "test.source")[0].startswith("origindailymail ")
     (raw / "cnn").rename(raw / "other")
-    refused(tmp_path / "renamed", capsys, *stories(raw, "other", "dailymail"), *more)
+    refused(tmp_path / "renamed", *stories(raw, "other", "dailymail"), *more)
     for url, name in (("http://www.cnn.com/x", "cnn"), ("http://www.dailymail.co.uk/cnn", "dailymail")):
         assert {_find_newspaper(url, tmp_path / folder / "stories") for folder in ("cnn", "dailymail")} == {name}

@@ -2,6 +2,7 @@
 
 import pytest
 from etads_preprocess.dictionary_command import main
+from preparation import refusal
 from programs import as_program
 
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
@@ -67,8 +68,6 @@ def test_summaries_may_know_fewer_words_than_documents(tmp_path):
         ("bad/dict.txt --train train.target", "bad"),
     ],
 )
-def test_bad_input_is_refused(arguments, named, tmp_path, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        build(arguments)
-    assert stopped.value.code == 2 and named in capsys.readouterr().err
+def test_bad_input_is_refused(arguments, named, tmp_path):
+    assert named in refusal(main, *arguments.split())
     assert not (tmp_path / "dict.txt").exists()

@@ -19,7 +19,7 @@ from fairseq.data import Dictionary, encoders
 from fairseq.data.indexed_dataset import make_dataset
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from hypothesis import HealthCheck, given, settings
-from preparation import lines, make_refused, make_text, prepare  # noqa: F401  # fixtures among them
+from preparation import lines, make_text, prepare, refusal  # noqa: F401  # a fixture among them
 from programs import as_program
 
 from fairseq_etads.data.preparation import PreparationSettings, format_command_line
@@ -36,15 +36,12 @@ main = as_program(main)
 def test_each_kind_of_token_keeps_the_pairing_and_is_that_of_fairseq_interactive(text, tmp_path, tokens, size):
     out = tmp_path / "out"
     flags = format_command_line(prepare(text, out, tokens, size))
-    for split, count in (("train", 60), ("valid", 8), ("test", 5)):
-        for side in ("source", "target"):
-            assert len(lines(out / "tokens" / f"{split}.{side}")) == count
-            assert (out / "bin" / f"{split}.source-target.{side}.idx").exists()
     assert (out / "bin" / "dict.source.txt").read_bytes() == (out / "bin" / "dict.target.txt").read_bytes()
     dictionary = Dictionary.load(str(out / "bin" / "dict.source.txt"))
-    for split in ("train", "valid", "test"):
-        words = " ".join(lines(out / "tokens" / f"{split}.source")).split()
-        assert all(word in dictionary for word in words), "a document's word that could not be copied"
+    for split, count in (("train", 60), ("valid", 8), ("test", 5)):
+        source, target = (lines(out / "tokens" / f"{split}.{side}") for side in ("source", "target"))
+        assert len(source) == len(target) == count
+        assert all(word in dictionary for word in " ".join(source).split()), "a word that could not be copied"
     first = lines(out / "tokens" / "test.source")[0]
     if tokens == "sentencepiece":
         assert first.replace(" ", "").replace("▁", " ").strip() == "the audio library no. 0 doesn't play audio-files."
@@ -63,7 +60,7 @@ def test_each_kind_of_token_keeps_the_pairing_and_is_that_of_fairseq_interactive
 
 
 @pytest.mark.parametrize("tokens,size,file", [("bpe", 40, "codes.bpe"), ("sentencepiece", 60, "sentencepiece.model")])
-def test_a_subword_model_of_ones_own(text, refused, tmp_path, tokens, size, file):
+def test_a_subword_model_of_ones_own(text, tmp_path, tokens, size, file):
     prepare(text, tmp_path / "learnt", tokens, size)
     model = Path(shutil.copy(tmp_path / "learnt" / file, tmp_path / "mine"))
     if tokens == "bpe":  # merges from elsewhere do not begin with this project's own
@@ -75,13 +72,13 @@ def test_a_subword_model_of_ones_own(text, refused, tmp_path, tokens, size, file
     for name in (file, "tokens/train.source", "bin/dict.source.txt"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "learnt" / name).read_bytes(), name
     model.write_bytes(model.read_bytes() + b"x y\n")
-    assert ("other given" if tokens == "bpe" else "not a SentencePiece model") in refused(*arguments)
-    for content in ("\n", "", "#version: 0.2\n"):
+    assert ("other given" if tokens == "bpe" else "not a SentencePiece model") in refusal(main, *arguments)
+    for content in ("\n", "a b c\n"):
         model.write_text(content)
-        assert f"--model {model}" in refused(*arguments)
+        assert f"--model {model}" in refusal(main, *arguments)
 
 
-def test_pieces_that_cannot_be_joined_or_lack_marks_that_are_kept_are_refused(text, refused, tmp_path):
+def test_pieces_that_cannot_be_joined_or_lack_marks_that_are_kept_are_refused(text, tmp_path):
     import sentencepiece
 
     def own(**options):
@@ -93,13 +90,13 @@ def test_pieces_that_cannot_be_joined_or_lack_marks_that_are_kept_are_refused(te
         return ["--tokens", "sentencepiece", "--model", f"{model}.model"]
 
     for option in ("byte_fallback", "treat_whitespace_as_suffix"):
-        said = refused(text, tmp_path / "out", *own(**{option: True, "user_defined_symbols": "<q>"}))
+        said = refusal(main, text, tmp_path / "out", *own(**{option: True, "user_defined_symbols": "<q>"}))
         assert f"train it without --{option}" in said
     marks = ["--no-target-sentence-marks", "--source-sentence-marks"]
     first, *others = lines(text / "train.target")
     (text / "train.target").write_text("\n".join([f"{first} <q> {first}", *others]) + "\n")
     for more in ([], marks):
-        assert "train it with --user_defined_symbols='<q>'" in refused(text, tmp_path / "out", *own(), *more)
+        assert "train it with --user_defined_symbols='<q>'" in refusal(main, text, tmp_path / "out", *own(), *more)
     main([str(text), str(tmp_path / "other"), *own(), marks[0]])
 
 
@@ -198,55 +195,43 @@ def test_other_options_or_another_text_are_not_mixed_in_but_another_size_after_o
         ({"test.target": None}, ["test.target"]),
     ],
 )
-def test_bad_text_is_refused(text, refused, tmp_path, contents, words):
+def test_bad_text_is_refused(text, tmp_path, contents, words):
     for name, content in contents.items():
         (text / name).unlink()
         if content is not None:
             (text / name).write_bytes(content)
-    error = refused(text, tmp_path / "out", "--tokens", "word", "--jobs", "1")
+    error = refusal(main, text, tmp_path / "out", "--tokens", "word", "--jobs", "1")
     assert all(word in error for word in words) and not (tmp_path / "out" / "bin" / "complete").exists()
 
 
-@pytest.mark.parametrize(
-    "options,named",
-    [
-        ("--size 0", "--size 0"),
-        ("--words raw", "--words raw"),
-        ("--source-size 5", "--source-size 5"),
-        ("--separate-dictionaries --target-size -1", "--target-size -1"),
-        ("--size 30 --target-size 30", "--target-size 30"),
-        ("--factors tf tf", "--factors tf tf"),
-        ("--factors tf --tf-bins 1", "--tf-bins 1"),
-        ("--spacy-model en", "--spacy-model en"),
-        (f"--tokens bpe --model {__file__} --size 5", "--size 5"),
-        (f"--tokens bpe --model {__file__}", f"--model {__file__}: line "),
-        (f"--tokens sentencepiece --model {__file__}", f"--model {__file__}: not"),
-        (f"--model {__file__}", "without --tokens bpe"),
-        ("--like none", "--tokens"),
-    ],
-)
-def test_options_that_do_not_fit_together_are_named(text, refused, tmp_path, options, named):
-    assert named in refused(text, tmp_path / "out", "--tokens", "word", *options.split())
+def test_options_that_do_not_fit_together_are_named(text, tmp_path):
+    """The last option is the one that is named."""
+    for options in (
+        "--words raw",
+        "--source-size 5",
+        "--size 30 --target-size 30",
+        "--factors tf --tf-bins 1",
+        "--spacy-model en",
+        f"--tokens bpe --model {__file__} --size 5",
+        f"--model {__file__}",
+    ):
+        named = " ".join(options.split()[-2:])
+        assert named in refusal(main, text, tmp_path / "out", "--tokens", "word", *options.split())
+    assert "--factors tf tf" in refusal(main, text, tmp_path / "out", "--tokens", "word", "--factors", "tf", "tf")
+    assert "leave out --tokens" in refusal(main, text, tmp_path / "out", "--like", "none", "--tokens", "word")
     assert not (tmp_path / "out" / "bin").exists()
 
 
-def test_folders_that_cannot_be_used_are_named(text, refused, tmp_path):
+def test_folders_that_cannot_be_used_are_named(text, tmp_path):
     words = ["--tokens", "word", "--jobs", "1"]
-    assert "file" in refused(text, corpora.write(tmp_path / "file", "x"), *words)
-    assert "OUT has a line break in its path" in refused(text, tmp_path / "a\nb", *words)
-    assert "a:b: contains a colon" in refused(text, tmp_path / "a:b", *words) and not (tmp_path / "a:b").exists()
-    assert "not a completed output folder" in refused(text, tmp_path / "out", "--like", tmp_path / "none")
+    assert "file" in refusal(main, text, corpora.write(tmp_path / "file", "x"), *words)
+    assert "OUT has a line break in its path" in refusal(main, text, tmp_path / "a\nb", *words)
+    assert "a:b: contains a colon" in refusal(main, text, tmp_path / "a:b", *words) and not (tmp_path / "a:b").exists()
+    assert "not a completed output folder" in refusal(main, text, tmp_path / "out", "--like", tmp_path / "none")
     prepare(text, tmp_path / "out", "word", 8000)
     for name in ("report.json", "prepare.json"):
         (tmp_path / "out" / name).write_text('{"settings')
-        assert f"{name} is damaged" in refused(text, tmp_path / "out", *words)
-
-
-def mark(text):
-    """Insert the sentence mark after the first word of every line."""
-    for path in text.iterdir():
-        marked = [line.replace(" ", " <q> ", 1) for line in lines(path)]
-        path.write_text("".join(line + "\n" for line in marked), encoding="utf-8")
+        assert f"{name} is damaged" in refusal(main, text, tmp_path / "out", *words)
 
 
 @pytest.mark.parametrize(
@@ -254,7 +239,10 @@ def mark(text):
     [("bpe", "moses", 30), ("sentencepiece", "", 60), ("sentencepiece-bpe", "", 60), ("word", "ptb", 30)],
 )
 def test_sentence_marks_are_one_token_on_the_side_that_keeps_them(text, tmp_path, tokens, words, size):
-    mark(text)
+    prepare(text, tmp_path / "plain", tokens, size, words=words)
+    for path in text.iterdir():
+        marked = [line.replace(" ", " <q> ", 1) for line in lines(path)]
+        path.write_text("".join(line + "\n" for line in marked), encoding="utf-8")
     for source in (False, True):
         out = tmp_path / str(source)
         options = prepare(text, out, tokens, size, words=words, source_marks=source, target_marks=not source)
@@ -264,14 +252,8 @@ def test_sentence_marks_are_one_token_on_the_side_that_keeps_them(text, tmp_path
                 assert line.split().count("<q>") == keeps, line
         dictionary = SummarizationDictionary.load(str(out / "bin" / "dict.source.txt"))
         assert dictionary.index("<q>") < dictionary.known_words and dictionary.index("<q>") != dictionary.unk()
-
-
-def test_bpe_is_the_same_as_without_marks(text, tmp_path):
-    prepare(text, tmp_path / "plain", "bpe", 30)
-    mark(text)
-    prepare(text, tmp_path / "marked", "bpe", 30)
-    for name in ("codes.bpe", "tokens/train.source"):
-        assert (tmp_path / "plain" / name).read_text() == (tmp_path / "marked" / name).read_text()
+    for name in ("codes.bpe", "tokens/train.source") if tokens == "bpe" else ():
+        assert (tmp_path / "plain" / name).read_text() == (tmp_path / "False" / name).read_text(), "a mark changed it"
 
 
 def dictionaries(out):
@@ -326,18 +308,15 @@ def test_another_directory_to_be_like_is_not_mixed_in(text, tmp_path):
             prepare_with(PreparationSettings("word", 30, True), text, tmp_path / "out", 1, like)
 
 
-@pytest.mark.parametrize(
-    "given,expected",
-    [
-        ("", ("word", "spaces", 50_000)),
-        ("--tokens bpe --size 30", ("bpe", "spaces", 30)),
-        ("--tokens bpe --model codes", ("bpe", "spaces", PreparationSettings("bpe").size)),
-        ("--tokens sentencepiece-bpe --words ptb", ("sentencepiece-bpe", "ptb", 50_000)),
-    ],
-)
-def test_the_settings_of_a_corpus_replace_only_defaults(given, expected):
-    settings = make_settings(build_parser().parse_args(["text", "out", "--corpus", "gigaword", *given.split()]))
-    assert (settings.tokens, settings.words, settings.size) == expected
+def test_the_settings_of_a_corpus_replace_only_defaults():
+    for options, *expected in (
+        ("", "word", "spaces", 50_000),
+        ("--tokens bpe --size 30", "bpe", "spaces", 30),
+        ("--tokens bpe --model codes", "bpe", "spaces", PreparationSettings("bpe").size),
+        ("--tokens sentencepiece-bpe --words ptb", "sentencepiece-bpe", "ptb", 50_000),
+    ):
+        found = make_settings(build_parser().parse_args(["text", "out", "--corpus", "gigaword", *options.split()]))
+        assert [found.tokens, found.words, found.size] == expected
 
 
 def test_summaries_may_know_fewer_words_of_the_one_dictionary_as_the_report_says(text, tmp_path):
@@ -367,21 +346,15 @@ def test_summaries_may_know_fewer_words_of_the_one_dictionary_as_the_report_says
     assert 0 < copyable < unknown < words
 
 
-@pytest.mark.parametrize(
-    "tokens,name,content",
-    [
-        ("bpe", "codes.bpe", b"#version: 0.2\na b c\n"),
-        ("bpe", "codes.bpe", b"#version: 0.2\na \xff\n"),
-        ("sentencepiece", "sentencepiece.model", b"garbage"),
-    ],
-)
-def test_a_damaged_subword_model_is_named(text, tmp_path, capsys, tokens, name, content):
-    out = tmp_path / "out"
-    out.mkdir()
-    for path in (out / name, out / "sentencepiece.vocab"):
-        path.write_bytes(content)
-    with pytest.raises(InputError, match=f"{name} is damaged"):
-        prepare(text, out, tokens, 40)
+def test_a_damaged_subword_model_is_named(text, tmp_path, capsys):
+    for tokens, name, content in (
+        ("bpe", "codes.bpe", "#version: 0.2\na b c\n"),
+        ("sentencepiece", "sentencepiece.model", "garbage"),
+    ):
+        for file in (name, "sentencepiece.vocab"):
+            corpora.write(tmp_path / tokens / file, content)
+        with pytest.raises(InputError, match=f"{name} is damaged"):
+            prepare(text, tmp_path / tokens, tokens, 40)
     assert capsys.readouterr().err == ""
 
 
@@ -463,13 +436,13 @@ def test_a_share_names_the_place_of_bad_bytes_and_impossible_shares_are_refused(
 
 def files(folder):
     """Collect all files of a preparation, except shares and messages."""
-    names = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
-    said = ("preprocess.txt", "preprocess.log")
-    return {str(n): (folder / n).read_bytes() for n in names if n.parts[0] != "shards" and n.name not in said}
+    found = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
+    left = ("shards", "preprocess.txt", "bin/preprocess.log")
+    return {name: path.read_bytes() for name, path in found.items() if not name.startswith(left)}
 
 
-def share(text, out, value, how=WORDS):
-    prepare_with(how, text, out, 1, shard=Shard.parse(value))
+def share(text, out, value, size=20):
+    prepare_with(PreparationSettings("word", size), text, out, 1, shard=Shard.parse(value))
 
 
 def test_joined_shares_are_what_one_process_makes(text, tmp_path):
@@ -495,7 +468,7 @@ def test_joined_shares_are_what_one_process_makes(text, tmp_path):
 def test_shares_that_do_not_fit_are_refused(text, tmp_path):
     out = tmp_path / "out"
     share(text, out, "1/2")
-    share(text, out, "2/2", PreparationSettings("word", 21))
+    share(text, out, "2/2", 21)
     with pytest.raises(InputError, match="2-of-2 was made with another settings: delete it and make it again"):
         prepare_with(WORDS, text, out, 1)
     with pytest.raises(InputError, match="was prepared with other settings"):
