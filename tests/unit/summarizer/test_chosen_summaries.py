@@ -11,8 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from folders import DECODING, TEXT
-from selection_data import random_networks
-from test_content_choice import text as made_text
+from selection_data import content_model, made_text
 from test_long_documents import LONG, make_long_folder, source_of, source_of_extractor
 
 from fairseq_etads import Summarizer
@@ -24,13 +23,6 @@ from fairseq_etads.summarizer.encoded_documents import EncodedDocuments
 from fairseq_etads.summarizer.folder.export import export_folder
 
 TEXTS = [LONG, "W5 w6. W7 new w9.", "", LONG[:500], "W1 W2 W3 w4 W5. W6 w7 w8 w9 w10. W11 W12 w3."]
-
-
-def content_model(path, length=12.0, of_extractor=True):
-    """Write a content model with networks of random weights."""
-    pairs = [([["w1", "w2", "w3"], ["w4", "w5"]], [["w1", "w2"]]) for _ in range(9)]
-    ContentModel(NgramPriorProbabilities.from_pairs(iter(pairs)), random_networks(4), length, of_extractor).save(path)
-    return path
 
 
 def make_folders(path):

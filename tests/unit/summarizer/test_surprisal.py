@@ -5,7 +5,7 @@ import math
 
 import pytest
 from folders import TEXT, make_folder
-from test_chosen_summaries import content_model
+from selection_data import content_model
 from test_long_documents import make_long_folder, source_of, source_of_extractor
 
 from fairseq_etads import Summarizer
