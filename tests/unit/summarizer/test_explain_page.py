@@ -197,7 +197,7 @@ def test_a_click_keeps_a_word_until_escape(shown):
     assert "of 4 tokens" in detail(browser)
 
 
-def test_a_hostile_document_is_text(shown):
+def test_a_hostile_document_is_text_and_an_empty_one_has_a_page(shown):
     browser = shown(made_up(HOSTILE.split(" "), ["<b>bold</b>", "</script>", "\u202eesrever"]))
     assert browser.driver.title.startswith("Why this summary") and "caught" not in browser.driver.title
     assert "<script>document.title='caught'</script>" in browser.find("#document").text
@@ -205,6 +205,8 @@ def test_a_hostile_document_is_text(shown):
     assert browser.find("#detail h3").text == "<b>bold</b>" and not browser.find_all("b:not(.head b)")
     browser.find_all(".t")[0].click()
     assert "<script>" in browser.find("#detail h3").text
+    shown(Explanation(" \n", (), 0, "", (), 0.0, "etads", "none", None, None, None, None, None))
+    assert "has read nothing" in browser.find("main").text
 
 
 @pytest.mark.parametrize(
@@ -222,11 +224,6 @@ def test_the_page_shows_what_the_model_has_and_says_what_it_has_not(shown, optio
     browser.hover(browser.find_all(".t")[2])
     assert "Coverage" in detail(browser) and ("Copied" in detail(browser)) == ("pointer" not in options)
     assert len(browser.find_all(".head")) == (0 if "focus" in options else 4)
-
-
-def test_an_empty_document_has_a_page(shown):
-    browser = shown(Explanation(" \n", (), 0, "", (), 0.0, "etads", "none", None, None, None, None, None))
-    assert "has read nothing" in browser.find("main").text
 
 
 def test_a_sentence_that_an_extractor_chose_is_marked_where_it_stands(shown):

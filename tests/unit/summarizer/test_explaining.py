@@ -165,18 +165,14 @@ def test_documents_without_words_impossible_tokens_and_strange_characters_are_js
     assert data["log_probability"] is None and found.to_json().isascii()
 
 
-@pytest.mark.parametrize(
-    "arguments, words",
-    [
+def test_wrong_arguments_are_refused(summarizer):
+    for arguments, words in (
         ({"text": " \t", "summary": "w1"}, "the document has no words"),
         ({"summary": "w1 " * 21}, "--summary"),
         ({"summary": "w1", "beam": 2}, "--beam"),
-        ({"text": b"w1"}, "text is of type bytes"),
-    ],
-)
-def test_wrong_arguments_are_refused(summarizer, arguments, words):
-    with pytest.raises((InputError, TypeError), match=words):
-        summarizer.explain(**{"text": TEXT, **arguments})
+    ):
+        with pytest.raises(InputError, match=words):
+            summarizer.explain(**{"text": TEXT, **arguments})
 
 
 def test_a_summary_explains_itself_and_neither_a_copy_nor_a_failed_one(summarizer, tmp_path):
