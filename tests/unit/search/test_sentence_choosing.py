@@ -230,6 +230,8 @@ def test_hypotheses_are_ordered_by_score_expected_rouge_and_consensus(model, con
         assert [float(one["score"]) for one in ranked] == pytest.approx([sums[number] for number in order], abs=1e-5)
         moved += order[0] != 0
     assert moved
+    with pytest.raises(ValueError, match="--beam 1"):
+        found(model, [term(content)], beam_size=1)
 
 
 def test_sentences_end_at_marks_or_at_final_punctuation():
@@ -278,11 +280,6 @@ def test_a_folder_with_a_content_model_that_needs_no_extractor_reranks_unless_to
         summarizer.summarize(LONG, choose="content")
     greedy = summarizer.summarize(LONG, beam=1, choose="none")
     assert summarizer.summarize(LONG, beam=1).text == greedy.text, "the option of a call wins over the folder's choice"
-
-
-def test_a_beam_of_one_leaves_nothing_to_choose_from(model, content):
-    with pytest.raises(ValueError, match="--beam 1"):
-        found(model, [term(content)], beam_size=1)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -353,15 +350,12 @@ def test_sentences_that_a_content_model_chooses_keep_to_the_limits(document, opt
         check([document[number] for number in chosen], document, options)
 
 
-def test_as_many_sentences_as_wanted_are_chosen_even_if_fewer_would_score_better():
+def test_as_many_sentences_as_wanted_are_chosen_and_a_text_is_found_as_whole_words_in_any_case():
     document = ["a b c", "x y z", "u v w"]
     expected = ExpectedNgrams({(("a",), 1): 1.0}, 3.0)
     words = [one.split() for one in document]
     assert choose_sentence_set(words, expected, 1e9, limits=SummaryLimits(), written=document) == [0]
     assert len(choose_sentence_set(words, expected, 1e9, limits=SummaryLimits(sentences=3), written=document)) == 3
-
-
-def test_a_text_is_found_as_whole_words_in_any_case():
     limits = SummaryLimits(texts=("New  York", "art"))
     assert limits.list_missing(["a party in new york"]) == ["art"]
     with pytest.raises(LimitError, match='--must-include "art": neither'):

@@ -29,16 +29,13 @@ Asthma is a chronic inflammatory disease of the airways that affects more than 3
 increased in many countries over the last three decades. Patients suffer from wheezing, breathlessness and cough, and
 severe attacks may be fatal. Inhaled corticosteroids are the most effective treatment, but a considerable proportion of
 patients does not respond to them. The reasons for this are poorly understood.
-
 Vitamin D is best known for its role in the metabolism of calcium and bone. In the last years, receptors of vitamin D
 were found in many cells of the immune system, including macrophages, dendritic cells and T cells. In these cells,
 vitamin D inhibits the production of inflammatory cytokines such as interleukin 6 and tumor necrosis factor. Deficiency
 of vitamin D is common: about half of the adult population has serum concentrations below the recommended level.
-
 Experiments in mice suggest a possible mechanism. In a model of allergic airway inflammation, treatment with vitamin D
 reduced the number of eosinophils in the lung and the expression of interleukin 13. Whether the same genes are regulated
 in human airway cells is not known.
-
 In this study, we measured the expression of all genes in airway epithelial cells of patients with asthma and of healthy
 controls, before and after treatment with vitamin D. Our aim was to identify the genes that respond to vitamin D, and
 to find out whether their response differs between patients and controls.

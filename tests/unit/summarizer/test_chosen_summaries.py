@@ -225,13 +225,6 @@ def test_a_damaged_content_model_is_refused(made, tmp_path, damage):
         ContentModel.load(tmp_path / FILE, "")
 
 
-def test_a_folder_without_its_content_model_is_refused(made, tmp_path):
-    shutil.copytree(made / "chosen", tmp_path / "folder")
-    (tmp_path / "folder" / "extractor" / FILE).unlink()
-    with pytest.raises(InputError, match=r"it has no content\.npz"):
-        Summarizer.load(tmp_path / "folder", "cpu")
-
-
 def test_a_small_file_that_becomes_large_is_refused_before_it_is_read(made, tmp_path, monkeypatch):
     path = tmp_path / FILE
     shutil.copy(made / "extractor" / FILE, path)
