@@ -178,7 +178,6 @@ def test_words_change_their_dictionary_or_are_only_aligned():
 
 SOURCES = ((5, 6, 7), tuple(range(4, 34)), (9,) * 12)
 BEAM, LONGEST, WEIGHT = 4, 9, 0.3
-LENGTHS = [("avg", 1.0), ("wu", 0.9), ("wu", 0.0), ("avg", -0.5)]
 
 
 @functools.cache
@@ -225,7 +224,7 @@ def steps_needed(history, nbest, source_length, rule, **scoring):
     return len(history)
 
 
-@pytest.mark.parametrize("length_kind,alpha", LENGTHS)
+@pytest.mark.parametrize("length_kind,alpha", [("avg", 1.0), ("wu", 0.9), ("wu", 0.0), ("avg", -0.5)])
 @pytest.mark.parametrize("coverage_kind", ["summary", "wu"])
 def test_a_document_ends_as_soon_as_the_rule_lets_it(monkeypatch, coverage_kind, length_kind, alpha):
     """The admissible rule never ends a document before it is decided."""
