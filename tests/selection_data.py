@@ -1,10 +1,10 @@
-"""Binarise texts of a test without a command."""
+"""Texts of a test: binarised without a command, and of content models."""
 
 import numpy as np
 import torch
 from fairseq.data import Dictionary, indexed_dataset
 
-from fairseq_etads.search.content_model import WIDTHS, FeatureNetwork
+from fairseq_etads.search.content_model import WIDTHS, ContentModel, FeatureNetwork, NgramPriorProbabilities
 
 
 def dictionary_of(texts, tail=()):
@@ -69,3 +69,15 @@ def random_networks(seed):
         )
         networks[order] = FeatureNetwork(numbers.randn(width), 1 + numbers.rand(width), layers)
     return networks
+
+
+def made_text(r, sentences, kinds=9):
+    """Random sentences of random words."""
+    return [[f"w{r.randint(0, kinds)}" for _ in range(r.randint(3, 7))] for _ in range(sentences)]
+
+
+def content_model(path, length=12.0, of_extractor=True):
+    """Write a content model with networks of random weights."""
+    pairs = [([["w1", "w2", "w3"], ["w4", "w5"]], [["w1", "w2"]]) for _ in range(9)]
+    ContentModel(NgramPriorProbabilities.from_pairs(iter(pairs)), random_networks(4), length, of_extractor).save(path)
+    return path

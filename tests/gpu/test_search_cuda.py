@@ -180,7 +180,7 @@ def test_documents_that_are_finished_change_nothing_until_they_leave():
     ids=["topk", "topp", "plain", "greedy"],
 )
 def test_drawn_summaries_differ(strategy):
-    """Their scores are compared with the model's on a CPU, by tests/unit/search/test_switch_search.py."""
+    """Their scores are compared with the model's on a CPU, by tests/unit/search/test_search_rules.py."""
     found, _, _ = search("pointer", "cuda", search_strategy=strategy, beam_size=5, max_len_b=9)
     assert [len(row) for row in found] == [5] * len(DOCUMENTS)
     for row in found:

@@ -268,12 +268,11 @@ def test_a_request_that_is_too_long_is_refused(client, announced):
 @pytest.mark.parametrize(
     "headers, status",
     [
-        *(({"host": name}, 403) for name in ("evil.example", "127.0.0.1.evil.example", "127.0.0.2", "0.0.0.0", "")),
-        *(({"host": f"localhost:{more}"}, 403) for more in ("", "8000@evil.example", "8000\tx")),
+        *(({"host": name}, 403) for name in ("127.0.0.1.evil.example", "0.0.0.0", "", "localhost:8000@evil.example")),
         *(({"host": name, "origin": f"http://{name}"}, None) for name in ("127.0.0.1:8000", "LOCALHOST")),
         *(
             ({"origin": site}, 403)
-            for site in ("http://evil.example", "null", "", "https://localhost", "http://localhost:1")
+            for site in ("http://evil.example", "null", "https://localhost", "http://localhost:1")
         ),
         ({"sec-fetch-site": "same-site"}, 403),
         ({"sec-fetch-site": "same-origin"}, None),
@@ -290,32 +289,26 @@ def test_only_the_page_itself_may_ask(headers, status):
     assert server.find_request_rejection("POST", [*headers, headers[0]])[0] == 403, "two names at once"
 
 
-@pytest.mark.parametrize("path", [*PAGES, "/about.json", "/summarize", "/explanation/x", "/missing"])
-def test_every_path_is_guarded(client, path):
-    assert client.request("POST" if path == "/summarize" else "GET", path, headers={"Host": "evil"}).status_code == 403
-
-
 @pytest.mark.parametrize(
-    "path",
+    "method, path, status",
     [
-        *("/../setup.py", "/%2e%2e/%2e%2e/setup.py", "/page/demo.js", "/demo.js/", "/demo.js%00", "//etc/passwd"),
-        *("/static/..%2f..%2fserver.py", "/explanation/", "/explanation/../about.json%00"),
+        *(("GET", path, 404) for path in ("/../setup.py", "/%2e%2e/%2e%2e/setup.py", "/page/demo.js", "/demo.js%00")),
+        *(("GET", path, 404) for path in ("/static/..%2f..%2fserver.py", "/explanation/../about.json%00")),
+        *(("GET", "/summarize", 405), ("DELETE", "/", 405), ("OPTIONS", "/summarize", 405)),
     ],
 )
-def test_there_are_no_other_paths(client, path):
-    assert client.get(f"{URL}{path}", follow_redirects=False).status_code == 404
+def test_there_are_no_other_paths_and_methods(client, method, path, status):
+    answer = client.request(method, f"{URL}{path}", headers=JSON, follow_redirects=False)
+    assert answer.status_code == status and not any(name.startswith("access-control") for name in answer.headers)
 
 
-@pytest.mark.parametrize("method, path", [("GET", "/summarize"), ("DELETE", "/"), ("OPTIONS", "/summarize")])
-def test_other_methods_are_refused(client, method, path):
-    answer = client.request(method, path, headers=JSON)
-    assert answer.status_code == 405 and not any(name.startswith("access-control") for name in answer.headers)
-
-
-def test_every_answer_forbids_what_the_page_does_not_need(client):
-    answers = [client.get(path) for path in PAGES]
-    answers += [client.get("/", headers={"Host": "evil"}), client.get("/missing"), ask(client), ask(client, beam=0)]
-    for answer in answers:
+def test_every_path_is_guarded_and_every_answer_forbids_what_the_page_does_not_need(client):
+    evil = {"Host": "evil"}
+    guarded = [client.get(path, headers=evil) for path in (*PAGES, "/about.json", "/explanation/x", "/missing")]
+    guarded.append(ask(client, headers=evil))
+    assert {answer.status_code for answer in guarded} == {403}
+    answers = [client.get(path) for path in (*PAGES, "/missing")] + [ask(client), ask(client, beam=0)]
+    for answer in [*answers, *guarded]:
         policy = answer.headers["content-security-policy"]
         assert policy.startswith("default-src 'none'; ") and "unsafe" not in policy and "http" not in policy
         assert "require-trusted-types-for 'script'" in policy and "frame-ancestors 'none'" in policy

@@ -11,8 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from folders import DECODING, TEXT
-from selection_data import random_networks
-from test_content_choice import text as made_text
+from selection_data import content_model, made_text
 from test_long_documents import LONG, make_long_folder, source_of, source_of_extractor
 
 from fairseq_etads import Summarizer
@@ -24,13 +23,6 @@ from fairseq_etads.summarizer.encoded_documents import EncodedDocuments
 from fairseq_etads.summarizer.folder.export import export_folder
 
 TEXTS = [LONG, "W5 w6. W7 new w9.", "", LONG[:500], "W1 W2 W3 w4 W5. W6 w7 w8 w9 w10. W11 W12 w3."]
-
-
-def content_model(path, length=12.0, of_extractor=True):
-    """Write a content model with networks of random weights."""
-    pairs = [([["w1", "w2", "w3"], ["w4", "w5"]], [["w1", "w2"]]) for _ in range(9)]
-    ContentModel(NgramPriorProbabilities.from_pairs(iter(pairs)), random_networks(4), length, of_extractor).save(path)
-    return path
 
 
 def make_folders(path):
@@ -60,6 +52,9 @@ def test_a_folder_with_a_content_model_uses_it(summarizer):
     assert all(one in LONG for one in summary.sentences if LONG.lower().count(one.lower()))  # spelled as there
     assert summary.text == " ".join(summary.sentences).lower() and summary.tokens == tuple(summary.text.split())
     assert summary == summarizer.summarize(LONG, choose="content")
+    assert summary.explain().chosen == summary.chosen
+    record = json.loads(json.dumps(summary.to_dict()))["chosen"]
+    assert [one["text"] for one in record] == [one.lower() for one in summary.sentences]
     assert len(summary.text.split()) <= 1.15 * 12 + 4 * len(summary.sentences)
     short = summarizer.summarize(LONG, choose_words=6)
     assert sum(len(re.findall("[a-z0-9]+", one)) for one in short.sentences) <= 6 < len(summary.tokens)
@@ -131,17 +126,6 @@ def test_limits_hold_or_the_problem_says_why_not(summarizer, choose):
     for text in ("w5", "nowhere"):
         found = summarizer.summarize(LONG, choose=choose, must_include=text)
         assert text in (found.text or found.problem) and (text == "w5" or found.problem)
-
-
-def test_records_and_explanations_say_that_sentences_were_chosen(summarizer):
-    summary, plain = summarizer.summarize(TEXTS[4]), summarizer.summarize(TEXTS[4], choose="none")
-    explanation = summary.explain()
-    assert explanation.chosen == summary.chosen and explanation.score is None
-    assert [token.text for token in explanation.tokens[:-1]] == list(summary.tokens)
-    record = json.loads(json.dumps(summary.to_dict()))["chosen"]
-    assert [one["text"] for one in record] == [one.lower() for one in summary.sentences]
-    assert json.loads(explanation.to_json())["chosen"] == record
-    assert "chosen" not in plain.to_dict() and "chosen" not in plain.explain().to_dict()
 
 
 @pytest.fixture(scope="module")
@@ -227,8 +211,6 @@ DAMAGE = {
     "missing": lambda path: store_again(path, "counts"),
     "widths": lambda path: store_again(path, "weight.1.1", np.zeros((3, 9), dtype="float32")),
     "infinite": lambda path: store_again(path, "bias.1.0", np.full(4, np.inf, dtype="float32")),
-    "length": lambda path: store_again(path, "length", np.float64(-1)),
-    "counts": lambda path: store_again(path, "counts", np.full((2, 3), 7, dtype=np.uint32)),
     "shape": lambda path: add_member(path, header((1 << 40,))),
     "objects": lambda path: add_member(path, header((1,), "'|O'") + b"\0" * 8),
     "other method": lambda path: add_member(path, header((0,)), zipfile.ZIP_BZIP2),
@@ -241,13 +223,6 @@ def test_a_damaged_content_model_is_refused(made, tmp_path, damage):
     DAMAGE[damage](tmp_path / FILE)
     with pytest.raises(InputError, match=r"content\.npz is damaged"):
         ContentModel.load(tmp_path / FILE, "")
-
-
-def test_a_folder_without_its_content_model_is_refused(made, tmp_path):
-    shutil.copytree(made / "chosen", tmp_path / "folder")
-    (tmp_path / "folder" / "extractor" / FILE).unlink()
-    with pytest.raises(InputError, match=r"it has no content\.npz"):
-        Summarizer.load(tmp_path / "folder", "cpu")
 
 
 def test_a_small_file_that_becomes_large_is_refused_before_it_is_read(made, tmp_path, monkeypatch):
