@@ -47,10 +47,8 @@ def test_a_checkpoint_that_runs_code_is_refused_and_does_not_run(tmp_path, monke
 
 def test_what_fairseq_checkpoints_hold_is_allowed(tmp_path):
     """Also in the format of old torch."""
-    path, cfg = (
-        tmp_path / "a.pt",
-        OmegaConf.create({"model": {"_name": "etads", "lr": [0.1], "path": None, "on": True}}),
-    )
+    path = tmp_path / "a.pt"
+    cfg = OmegaConf.create({"model": {"_name": "etads", "lr": [0.1], "path": None, "on": True, "share": 0.5}})
     for zipped in (True, False):
         extra = {"extra": Namespace(arch="etads", betas=(0.9, 0.98)), "model": {"x": torch.ones(3)}}
         torch.save({**MINIMAL, "cfg": cfg, **extra}, path, _use_new_zipfile_serialization=zipped)
