@@ -3,51 +3,14 @@
 import logging
 from argparse import Namespace
 
-import numpy as np
 import pytest
 import torch
-from helpers import EOS, PAD, make_batch, make_dictionary, make_model, make_task
+from helpers import EOS, PAD, make_batch, make_model, make_task
 from selection_data import write_data
+from test_pairs import make_dataset
 
-from fairseq_etads.data.pairs import SummarizationDataset, check_unknown_document_words, truncate_tokens
 from fairseq_etads.training.options import SummarizationConfig
 from fairseq_etads.training.task import SummarizationTask
-
-
-def make_dataset(sources, targets=None, truncate_source=5, truncate_target=3, **options):
-    dictionary, cut = make_dictionary(), {"truncate_source": truncate_source, "truncate_target": truncate_target}
-    sides = []
-    for texts in (sources, targets):
-        tensors = None if texts is None else [torch.tensor([*text, EOS]) for text in texts]
-        sides += [tensors, tensors and [len(tensor) for tensor in tensors], dictionary]
-    return SummarizationDataset(*sides, **cut, **options)
-
-
-@pytest.mark.parametrize(
-    "text,kept",
-    [
-        ([4, 5, 6, EOS], [4, 5, 6, EOS]),  # exactly the limit
-        ([4, 5, 6, 7, EOS], [4, 5, 6, EOS]),
-        ([4, 5, 6, 7], [4, 5, 6, EOS]),  # without an end symbol
-        ([], [EOS]),
-    ],
-)
-def test_truncate(text, kept):
-    assert truncate_tokens(torch.tensor(text, dtype=torch.long), 3, EOS).tolist() == kept
-
-
-def test_a_summary_that_is_cut_may_stay_without_an_end():
-    """The last target of a cut summary is a word; one that fits keeps its end. The decoder's input does not change."""
-    summaries, (cut, plain) = [[7, 8, 9, 10], [8, 9, 7], []], ({"ends_if_cut": False}, {})
-    dataset, as_ever = (make_dataset([[4] * 9, [5], [6]], summaries, **options) for options in (cut, plain))
-    assert [item["target"].tolist() for item in dataset] == [[7, 8, 9], [8, 9, 7, EOS], [EOS]]
-    assert dataset.tgt_sizes.tolist() == [3, 4, 1] and dataset[0]["source"].tolist() == [4] * 5 + [EOS]
-    batch, full = (data.collater([data[number] for number in range(3)]) for data in (dataset, as_ever))
-    row = batch["id"].tolist().index(0)
-    assert batch["target"][row].tolist() == [7, 8, 9, PAD] and full["target"][row].tolist() == [7, 8, 9, EOS]
-    assert batch["net_input"]["prev_output_tokens"][row].tolist() == [EOS, 7, 8, PAD]
-    assert full["net_input"]["prev_output_tokens"][row].tolist() == [EOS, 7, 8, 9]
-    assert batch["ntokens"] == full["ntokens"] - 1
 
 
 def test_a_checkpoint_remembers_that_summaries_were_cut_without_an_end():
@@ -62,17 +25,6 @@ def test_batches_that_cannot_hold_the_longest_text_are_refused():
     for side, dataset in {"source": make_dataset([[4] * 9], [[7]]), "target": make_dataset([[4]], [[7] * 4])}.items():
         with pytest.raises(ValueError, match=f"--max-tokens 3 is too small with --truncate-{side} "):
             make_task().get_batch_iterator(dataset, max_tokens=3, ignore_invalid_inputs=True)
-
-
-@pytest.mark.parametrize("count", [7, 8, 23])
-def test_batches_hold_every_document(count):
-    """fairseq drops the last batch when its size is not a multiple of 8, its default."""
-    dataset = make_dataset([[4] * (1 + n % 9) for n in range(count)], shuffle=False)
-    indices = dataset.ordered_indices()
-    batches = dataset.batch_by_size(indices, max_tokens=40, required_batch_size_multiple=8)
-    assert np.concatenate(batches).tolist() == indices.tolist()
-    for batch in batches:
-        assert len(batch) * max(dataset.num_tokens(i) for i in batch) <= 40
 
 
 @pytest.mark.parametrize("left", [False, True])
@@ -151,29 +103,6 @@ def test_folders_with_other_ids_for_their_words_are_refused(words, message, tmp_
             SummarizationTask.setup_task(cfg)
     else:
         assert len(SummarizationTask.setup_task(cfg).src_dict) == 6
-
-
-@pytest.mark.parametrize(
-    "training,unknown,tail,outcome",
-    [
-        (True, 3, 0, "refused"),
-        (True, 3, 9, "warned"),
-        (True, 2, 0, "warned"),  # two in a thousand are allowed
-        (False, 3, 0, "warned"),
-        (True, 0, 0, "fine"),
-    ],
-)
-def test_unknown_words_in_the_documents_of_a_pointer_are_told(training, unknown, tail, outcome, caplog):
-    documents = [torch.tensor([5] * (1000 - unknown) + [3] * unknown + [2])]
-    dictionary = make_dictionary(tail=tail)
-    check_unknown_document_words("train", documents, "none", dictionary, training)
-    assert not caplog.text, "there is no pointer"
-    if outcome == "refused":
-        with pytest.raises(ValueError, match="the dictionary in DATA has no copy tail"):
-            check_unknown_document_words("train", documents, "soft", dictionary, training)
-    else:
-        check_unknown_document_words("train", documents, "soft", dictionary, training)
-        assert ("cannot be copied" in caplog.text) == (outcome == "warned")
 
 
 def load_training_data(folder, pairs, **options):
