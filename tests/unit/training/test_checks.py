@@ -60,10 +60,7 @@ VALIDATION = [
     ({**ROUGE, "eval_rouge_args": '{"beam": "x"}'}, '--eval-rouge-args \'{"max_len_b": '),
     ({**ROUGE, "eval_rouge_args": '{"unkpen": 1}'}, "--unkpen 1.0 has no effect on models with --pointer"),
     ({**ROUGE, "eval_rouge_detok": "mose"}, "--eval-rouge-detok mose: choose from "),
-    (
-        {**ROUGE, "eval_rouge_detok": "etads", "eval_rouge_detok_args": '{"text_word": "ptb"}'},
-        'has no "text_word"; choose from ',
-    ),
+    ({**ROUGE, "eval_rouge_detok": "etads", "eval_rouge_detok_args": '{"a": 1}'}, 'has no "a"; choose from '),
     ({"eval_rouge_samples": 5}, "--eval-rouge-samples 5 has no effect without --eval-rouge"),
     ({**ROUGE, "shortlist": "missing.npz"}, "missing.npz"),
     (ACCURACY, "accuracy: add --maximize"),

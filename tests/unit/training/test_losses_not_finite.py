@@ -26,12 +26,9 @@ def test_a_loss_that_is_not_finite_names_the_pairs_and_stops():
     with torch.no_grad():
         model.encoder.embed_tokens.weight[9] = float("nan")
     sample = make_sample([[5, 6], [9, 9]], [[7], [5]])
-    for impossible in (float("inf"), 1e30):
-        with pytest.raises(NonFiniteLossError, match=r"from 0: 8\)"):
+    for impossible in (math.inf, 1e30, math.nan):
+        with pytest.raises(NonFiniteLossError, match=r"1 of 2 pairs is not finite \(numbers .*, from 0: 8\)"):
             check_losses_are_finite(torch.tensor([[1.0, 2.0], [3.0, impossible]]), sample)
-    loss = torch.tensor([[1.0, 2.0], [3.0, float("nan")]])
-    with pytest.raises(NonFiniteLossError, match=r"1 of 2 pairs is not finite \(numbers .*, from 0: 8\)"):
-        check_losses_are_finite(loss, sample)
     with pytest.raises(NonFiniteLossError, match=r"2 of 2 pairs is not finite \(numbers .*, from 0: 7, 8\).*--lr"):
         ours(model, sample)
 
