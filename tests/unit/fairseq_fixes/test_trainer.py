@@ -14,7 +14,6 @@ from fairseq.optim import AMPOptimizer
 from omegaconf import OmegaConf
 
 from fairseq_etads.fairseq_fixes import trainer as loop
-from fairseq_etads.fairseq_fixes.trainer import ResumableBatches
 
 BATCHES = 11
 
@@ -27,7 +26,7 @@ class Documents(torch.utils.data.Dataset):
         return number
 
 
-def batches(workers=1, rank=0, kind=ResumableBatches, **options):
+def batches(workers=1, rank=0, kind=loop.ResumableBatches, **options):
     sampler = [[number] for number in range(BATCHES)]
     return kind(Documents(), list, sampler, num_shards=workers, shard_id=rank, **options)
 
@@ -75,21 +74,18 @@ def test_it_can_be_resumed_once_more():
     assert sorted(found) == list(range(BATCHES))
 
 
-def test_the_same_workers_continue_as_fairseq_does():
+def test_the_same_workers_continue_as_fairseq_does_and_later_epochs_are_shared_out_whole():
     state = all_read(2, None, 2, 1)[1]
     assert not state["is_shared_out_again"]
-    resumed, plain = batches(2), batches(2, kind=ResumableBatches.__mro__[1])
+    resumed, plain = batches(2), batches(2, kind=loop.ResumableBatches.__mro__[1])
     for part in (resumed, plain):
         part.load_state_dict(state)
     assert read(resumed.next_epoch_itr(), 2) == read(plain.next_epoch_itr(), 2)
-
-
-def test_later_epochs_are_shared_out_whole():
-    part, other = batches(2, 1), batches(2, 1, epoch=2)
+    part = batches(2, 1)
     part.load_state_dict(all_read(1, None, 1, 3)[1])
     read(part.next_epoch_itr())
     assert part.next_epoch_idx == 2
-    assert read(part.next_epoch_itr()) == read(other.next_epoch_itr())
+    assert read(part.next_epoch_itr()) == read(batches(2, 1, epoch=2).next_epoch_itr())
 
 
 @pytest.mark.parametrize("reuse", [True, False])

@@ -119,15 +119,6 @@ def load_training_data(folder, texts, **options):
     return task
 
 
-@pytest.mark.parametrize("option,ends", [({}, True), ({"no_end_if_cut": True}, False)], ids=str)
-def test_the_splits_of_data_end_where_they_are_cut_or_not(option, ends, tmp_path):
-    pairs = [("a b c d", "a b c"), ("a", "a")]
-    task = load_training_data(tmp_path, pairs, truncate_target=2, truncate_source=3, **option)
-    items = [task.datasets["train"][number] for number in range(2)]
-    assert [item["target"].tolist() for item in items] == [[4, 5, EOS] if ends else [4, 5], [4, EOS]]
-    assert items[0]["source"].tolist() == [4, 5, 6, EOS]
-
-
 @pytest.mark.parametrize("option,times", [({}, 1), ({"upsample_primary": -1}, 1), ({"upsample_primary": 3}, 3)])
 def test_training_data_in_parts_repeats_the_first_as_often_as_asked(option, times, tmp_path):
     """The default of older checkpoints, -1, was an error of numpy's."""
@@ -165,11 +156,14 @@ def test_a_validation_on_the_training_split_leaves_the_batches_of_the_training_a
     assert train(validates=True) == train(validates=False)
 
 
-@pytest.mark.parametrize("cut,longest", [(None, 8), (4, 4)])
-def test_a_checkpoint_has_the_lengths_of_the_training_summaries_as_they_are_cut(cut, longest, tmp_path):
+@pytest.mark.parametrize("cut, no_end", [(8, False), (4, False), (4, True)])
+def test_a_checkpoint_has_the_lengths_of_the_training_summaries_as_they_are_cut(cut, no_end, tmp_path):
     texts = [("a b c", " ".join(["a"] * length)) for length in (1, 2, 3, 4, 8)]
-    lengths = load_training_data(tmp_path, texts, truncate_target=cut).state_dict()["summary_lengths"]
-    assert (lengths["1"], lengths["50"], lengths["99"]) == (1, 3, longest)
+    task = load_training_data(tmp_path, texts, truncate_source=2, truncate_target=cut, no_end_if_cut=no_end)
+    pair = task.datasets["train"][4]
+    assert (pair["source"].tolist(), pair["target"].tolist()) == ([4, 5, EOS], [4] * cut + [EOS] * (not no_end))
+    lengths = task.state_dict()["summary_lengths"]
+    assert (lengths["1"], lengths["50"], lengths["99"]) == (1, 3, cut)
     other = make_task()
     other.load_state_dict(json.loads(json.dumps({"summary_lengths": lengths})))
     assert other.state_dict()["summary_lengths"] == lengths
@@ -217,23 +211,16 @@ def test_the_options_in_a_recipe_decide_and_other_lengths_are_refused(run):
 
 @pytest.fixture
 def hub():
-    """A small model's hub interface; what each call decoded with is in ``hub.options``."""
+    """A small model's hub interface."""
     task = make_task(tail=30)
     cfg = OmegaConf.structured(FairseqConfig)
     cfg.task, cfg.tokenizer, cfg.bpe, cfg.dataset.batch_size = None, None, None, 2
-    hub = GeneratorHubInterface(cfg, task, [sharpened(task=task, pointer="soft")])
-    build = task.build_generator
-
-    def recorded(*args, **kwargs):
-        generator = build(*args, **kwargs)
-        hub.options = generator.options
-        return generator
-
-    task.build_generator = recorded
-    return hub
+    return GeneratorHubInterface(cfg, task, [sharpened(task=task, pointer="soft")])
 
 
 def test_every_option_is_taken_from_the_call(hub):
+    built, build = [], hub.task.build_generator
+    hub.task.build_generator = lambda *args, **options: built.append(build(*args, **options)) or built[-1]
     for given in (
         {"ngram_ignore_tokens": "w1 w2", "extractive_weights": [1.0, 0.5, 2.0, 0.0, -0.5], "nbest": 2},
         {"length_penalty_type": "wu", "tokens_to_suppress": ["w5"], "temperature": 1.5, "unnormalized": True},
@@ -241,7 +228,7 @@ def test_every_option_is_taken_from_the_call(hub):
     ):
         assert all(hub.translate(TEXTS, beam=3, max_len=9, max_len_b=8, **given))
         for name, value in {**given, "beam": 3, "max_len": 8, "positions": 9}.items():
-            assert getattr(hub.options, name) == value, name
+            assert getattr(built[-1].options, name) == value, name
 
 
 def test_a_call_overrides_the_task_and_leaves_it_as_it_is(hub):

@@ -6,10 +6,11 @@ from argparse import Namespace
 import pytest
 import torch
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
-from fairseq.data import Dictionary, encoders
+from fairseq.data import encoders
 from fairseq.logging import metrics
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from helpers import make_model, make_task
+from selection_data import dictionary_of
 
 from fairseq_etads.data.pairs import SummarizationDataset
 from fairseq_etads.evaluation.rouge import METRICS
@@ -41,9 +42,7 @@ def make_data(task, target=None, **options):
     ],
 )
 def test_the_words_of_a_dictionary_say_how_they_were_cut_and_become_text(words, subwords, kind):
-    dictionary = Dictionary()
-    for word in words:
-        dictionary.add_symbol(word, n=1)
+    dictionary = dictionary_of(words)
     assert (detect_subword_type(dictionary), detect_word_type(dictionary, subwords)) == (subwords, kind)
 
 
@@ -68,34 +67,31 @@ def scored(task, model, data, batches):
     return [task._summaries.score(data.collater([data[number] for number in batch]), model) for batch in batches]
 
 
+def mean_of(*outputs):
+    """What is logged after some steps of one or more workers."""
+    with metrics.aggregate(new_root=True) as aggregator:
+        for output in outputs:
+            ValidationSummarizer.reduce_metrics(output)
+    return aggregator.get_smoothed_values()
+
+
 def test_sums_do_not_depend_on_batches_and_count_the_first_documents():
     task = rouge_task(eval_rouge_samples=4, eval_rouge_args='{"beam": 2}')
     model = make_model(task=task)
     data, _ = make_data(task, references=4)
     written = task._summaries._generate_summaries(data.collater([data[number] for number in range(5)]), model, range(5))
     data, _ = make_data(task, references=4, target=[tokens[number % 3 :] for number, tokens in enumerate(written)])
-    whole = scored(task, model, data, [[0, 1, 2, 3, 4]])[0]
+    (whole,) = scored(task, model, data, [[0, 1, 2, 3, 4]])
     parts = scored(task, model, data, [[4], [3, 0], [2, 4, 1]])
     assert [part["_rouge_documents"] for part in parts] == [0, 2, 2]
     assert whole["_rouge_documents"] == 4 and whole["_rouge1"] > 0
     for name, value in whole.items():
         assert sum(part[name] for part in parts) == pytest.approx(value)
-    means = []
-    for outputs in ([[whole]], [[parts[0], parts[1]], [parts[2]]], [[part] for part in parts]):
-        with metrics.aggregate(new_root=True) as aggregator:
-            for batch in outputs:
-                ValidationSummarizer.reduce_metrics(batch)
-        means.append(aggregator.get_smoothed_values())
-    assert set(means[0]) == set(METRICS)  # names with an underscore are not shown
-    assert means[0] == means[1] == means[2]
-    assert means[0]["rouge1"] == pytest.approx(whole["_rouge1"] / 4, abs=1e-4)
-
-
-def test_a_validation_without_documents_logs_zero():
-    nothing = {"_rouge_documents": 0.0, **{f"_{name}": 0.0 for name in METRICS}}
-    with metrics.aggregate(new_root=True) as aggregator:
-        ValidationSummarizer.reduce_metrics([nothing])
-    assert aggregator.get_smoothed_values() == dict.fromkeys(METRICS, 0)
+    means = mean_of([whole])
+    assert means == mean_of(parts[:2], parts[2:]) == mean_of(*([part] for part in parts))
+    assert set(means) == set(METRICS), "names with an underscore are not shown"
+    assert means["rouge1"] == pytest.approx(whole["_rouge1"] / 4, abs=1e-4)
+    assert mean_of([dict.fromkeys(whole, 0.0)]) == dict.fromkeys(METRICS, 0), "a validation without documents"
 
 
 def test_after_a_training_step_the_summaries_are_those_of_the_trained_model():
