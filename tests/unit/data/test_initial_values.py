@@ -75,10 +75,8 @@ def test_the_bias_is_the_logarithm_of_the_words_frequencies(pointer, of_rare, cu
         ids = [task.target_dictionary.index(word) for word in summary.split()]
         kept = ids[: cut or 100]
         for number in kept if no_end and len(kept) < len(ids) else [*kept, EOS]:
-            if number < len(bias):
-                counts[number] += 1
-            else:
-                counts[UNK] += of_rare
+            known = number < len(bias)
+            counts[number if known else UNK] += 1 if known else of_rare
     total = sum(counts.values())
     assert len(set(counts.values())) > 2
     assert bias.tolist() == pytest.approx([math.log(count / total) for count in counts.values()], abs=1e-5)
@@ -96,10 +94,8 @@ def test_word_vectors_begin_as_those_of_the_text_and_special_symbols_at_random(s
         torch.testing.assert_close(after[4:].norm(dim=1), torch.ones(len(after) - 4))
     assert torch.equal(model.encoder.embed_tokens.weight, model.decoder.embed_tokens.weight) or not shared
     assert "--embed-from-text: vectors for 5 of 9 words of documents" in caplog.text
-    others = {name: weight for name, weight in plain.named_parameters() if "embed_tokens" not in name}
-    for name, weight in model.named_parameters():
-        if name in others and "output_projection" not in name:
-            assert torch.equal(weight, others[name]), name
+    for (name, weight), other in zip(model.named_parameters(), plain.parameters()):
+        assert "embed_tokens" in name or "output_projection" in name or torch.equal(weight, other), name
 
 
 def test_two_dictionaries_have_vectors_of_their_own_texts(tmp_path):

@@ -93,8 +93,8 @@ def test_options_of_the_criterion(model, criterion, options, words):
         options = {"rl_weight": 0.998, **options}
     if words is None:
         begin(model, criterion, options)
-        return
-    check_refusal(words, model, criterion, options)
+    else:
+        check_refusal(words, model, criterion, options)
     if model is not CLOSED_BOOK and criterion == NLL:
         begin(model, criterion, options, loading=True)  # a checkpoint that was trained so is still loaded
 

@@ -94,14 +94,11 @@ def test_adagrad_is_the_same_on_any_rows_and_may_begin_above_zero():
         run(LazyAdagrad, [[1]], initial_accumulator=-1)
 
 
-@pytest.mark.parametrize("lazy,plain", PAIRS)
-def test_parameters_may_be_flat_where_none_is_looked_up(lazy, plain):
+def test_parameters_may_be_flat_where_none_is_looked_up():
     """--fp16 passes one flat float32 copy of all parameters."""
-    flat = [nn.Parameter(torch.randn(5))]
-    assert lazy(OPTIONS, flat).supports_flat_params == plain(OPTIONS, flat).supports_flat_params
-    half = list(Toy().half().parameters())
-    assert lazy(OPTIONS, half).supports_flat_params == plain(OPTIONS, flat).supports_flat_params
-    assert not lazy(OPTIONS, list(Toy().parameters())).supports_flat_params
+    assert LazyAdam(OPTIONS, [nn.Parameter(torch.randn(5))]).supports_flat_params
+    assert LazyAdam(OPTIONS, Toy().half().parameters()).supports_flat_params
+    assert not LazyAdam(OPTIONS, Toy().parameters()).supports_flat_params
 
 
 @pytest.mark.parametrize("name", ["lazy_adam", "lazy_adadelta", "lazy_adagrad"])
@@ -155,11 +152,10 @@ def test_steps_are_those_of_the_equations():
     gradients = [step(model, optimizer, number) for number in range(3)]
     for number in range(3):
         step(other, adam, number)
-    for number, (mine, adams) in enumerate(zip(model.parameters(), other.parameters())):
+    for mine, adams, first, *of_steps in zip(model.parameters(), other.parameters(), start, *gradients):
         assert torch.equal(mine, adams) != is_matrix(mine)
         if is_matrix(mine):
-            expected = muon(start[number], [found[number] for found in gradients], 0.1, 0.9, 0.2)
-            torch.testing.assert_close(mine.detach(), expected)
+            torch.testing.assert_close(mine.detach(), muon(first, of_steps, 0.1, 0.9, 0.2))
     assert sum(map(is_matrix, model.parameters())) == 3
 
 

@@ -78,12 +78,11 @@ ROWS = [["0:0.25,1:0.25,2:0.5", "-", "2:1"], []]
 
 
 def targets_of(folder, limit, kind="distribution", made=400, rows=ROWS):
-    """The targets of TEXTS as training reads them."""
-    dictionary = recurrent_task().src_dict
+    """The targets of TEXTS as training reads them, and their ids."""
+    dictionary, path = recurrent_task().src_dict, folder / "labels.sentences.train"
     ids = [torch.tensor([*(dictionary.add_symbol(word, n=0) for word in text), EOS]) for text in TEXTS]
     header = {"kind": kind, "documents": len(TEXTS), "truncate_source": made}
-    path = folder / "labels.sentences.train"
-    write_label_rows(path, header, ((compute_source_hash(text), row) for text, row in zip(TEXTS, rows)))
+    write_label_rows(path, header, zip(map(compute_source_hash, TEXTS), rows))
     return SentenceTargets(path, "sentences", ids, list(map(len, ids)), dictionary, limit, "--selection-loss"), ids
 
 
@@ -92,8 +91,7 @@ def test_targets_are_shared_out_among_the_sentences_that_are_read(tmp_path):
     assert whole[0].tolist() == [[0.25, 0.25, 0.5], [0, 0, 0], [0, 0, 1]] and whole[1].shape == (0, 1)
     cut, _ = targets_of(tmp_path, 4)  # a b <q> c
     assert cut[0].tolist() == [[0.5, 0.5], [0, 0], [0, 0]]
-    tokens = make_batch([text[:-1].tolist() for text in ids])
-    batch = whole.collate(tokens, [1, 0], PAD)
+    batch = whole.collate(make_batch([text[:-1].tolist() for text in ids]), [1, 0], PAD)
     assert batch.shape == (2, 3, 3) and not batch[0].any() and torch.equal(batch[1], whole[0])
 
 
