@@ -1,19 +1,22 @@
-"""Start of a model from its training text: the output layer's bias, and word vectors against loops."""
+"""``--output-bias``, the b_o of ETADS's equation 4; its start from the text, and that of word vectors."""
 
 import logging
 import math
 import random
 
 import pytest
+import reference
 import torch
-from helpers import EOS, SMALL, model_config
-from selection_data import write_data
+from fairseq.data import Dictionary
+from fairseq.models import ARCH_MODEL_REGISTRY
+from helpers import EOS, PAD, SMALL, make_batch, make_model, model_config
+from recurrent import SUMMARIES
+from selection_data import dictionary_of, write_data
 
 from fairseq_etads.data import initial_values
 from fairseq_etads.data.initial_values import SMOOTHING, WEIGHTS, count_cooccurrences
 from fairseq_etads.training.options import SummarizationConfig
 from fairseq_etads.training.task import SummarizationTask
-from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
 
 PAIRS = [("a b c d rare", "a b rare"), ("c a b e c a b", "a c c"), ("d e a b", "b")]
 UNK = 3
@@ -32,6 +35,34 @@ def build(task, **options):
     return task.build_model(model_config("etads", **{**SMALL, **options}))
 
 
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_distribution_is_that_of_the_equation(shared, documents):
+    model = make_model("etads", output_bias=True, share_all_embeddings=shared)
+    layer, tokens = model.decoder.output_projection, make_batch(documents)
+    assert (layer.weight is model.encoder.embed_tokens.weight) is shared
+    inputs = (tokens, tokens.ne(PAD).sum(1), make_batch(SUMMARIES))
+    with torch.no_grad():
+        layer.bias.normal_(std=3.0)  # the logits of a small random model differ by about 1
+        output, states = model(*inputs), model(*inputs, features_only=True)[0]
+    probabilities = model.get_normalized_probs(output, log_probs=False)
+    for row, step in ((0, 2), (2, 0), (4, 1)):
+        expected = reference.output_distribution(states[row, step], layer.weight, layer.bias)
+        torch.testing.assert_close(probabilities[row, step], torch.tensor(expected), rtol=1e-4, atol=1e-6)
+
+
+def test_the_papers_numbers_of_parameters():
+    """ETADS, Table 4, in units of 10,000: each side with the vectors, the decoder's with the bias; no positions."""
+    dictionary = dictionary_of(map(str, range(50000 - Dictionary().nspecial)))
+    task = SummarizationTask(SummarizationConfig(), dictionary, dictionary)
+    for layers, encoder, decoder in ((2, 3190, 3406), (4, 3821, 4246), (6, 4451, 5087)):
+        config = model_config("etads_basic", output_bias=True, encoder_layers=layers, decoder_layers=layers)
+        with torch.device("meta"):
+            model = ARCH_MODEL_REGISTRY["etads_basic"].build_model(config, task)
+        for side, paper in ((model.encoder, encoder), (model.decoder, decoder)):
+            count = sum(value.numel() for name, value in side.named_parameters() if "positions" not in name)
+            assert abs(count / 10000 - paper) < 1
+
+
 @pytest.mark.parametrize("pointer,of_rare", [("none", 1), ("soft", 0)])
 @pytest.mark.parametrize("cut, no_end", [(None, False), (2, False), (2, True)])
 def test_the_bias_is_the_logarithm_of_the_words_frequencies(pointer, of_rare, cut, no_end, tmp_path):
@@ -44,14 +75,11 @@ def test_the_bias_is_the_logarithm_of_the_words_frequencies(pointer, of_rare, cu
         ids = [task.target_dictionary.index(word) for word in summary.split()]
         kept = ids[: cut or 100]
         for number in kept if no_end and len(kept) < len(ids) else [*kept, EOS]:
-            if number < len(bias):
-                counts[number] += 1
-            else:
-                counts[UNK] += of_rare
+            known = number < len(bias)
+            counts[number if known else UNK] += 1 if known else of_rare
     total = sum(counts.values())
     assert len(set(counts.values())) > 2
-    for number, count in counts.items():
-        assert bias[number].item() == pytest.approx(math.log(count / total), abs=1e-5)
+    assert bias.tolist() == pytest.approx([math.log(count / total) for count in counts.values()], abs=1e-5)
     assert not build(task, output_bias=True).decoder.output_projection.bias.any(), "without the option"
 
 
@@ -64,33 +92,22 @@ def test_word_vectors_begin_as_those_of_the_text_and_special_symbols_at_random(s
         before, after = (getattr(m, side).embed_tokens.weight for m in (plain, model))
         assert torch.equal(after[:4], before[:4])
         torch.testing.assert_close(after[4:].norm(dim=1), torch.ones(len(after) - 4))
-        assert not torch.isclose(after[4:], before[4:]).any(dim=1).all()
     assert torch.equal(model.encoder.embed_tokens.weight, model.decoder.embed_tokens.weight) or not shared
     assert "--embed-from-text: vectors for 5 of 9 words of documents" in caplog.text
-    others = {name: weight for name, weight in plain.named_parameters() if "embed_tokens" not in name}
-    for name, weight in model.named_parameters():
-        if name in others and "output_projection" not in name:
-            assert torch.equal(weight, others[name]), name
+    for (name, weight), other in zip(model.named_parameters(), plain.parameters()):
+        assert "embed_tokens" in name or "output_projection" in name or torch.equal(weight, other), name
 
 
 def test_two_dictionaries_have_vectors_of_their_own_texts(tmp_path):
     """A word that has other neighbours in documents than in summaries has two vectors."""
     task = task_of(tmp_path, [("a b c a b c", "c a d c a d"), ("a b c", "c a d")])
-    task.tgt_dict = make_dictionary_of("abcde")
+    task.tgt_dict = dictionary_of("abcde")
     model = build(task, share_all_embeddings=False, embed_from_text=True)
     vectors = [getattr(model, side).embed_tokens.weight.detach() for side in ("encoder", "decoder")]
-    a, c, d = (task.src_dict.index(word) for word in "acd")
+    a, c = (task.src_dict.index(word) for word in "ac")
     # the cosine of two words, because the sign of each column depends on the processor
     of_documents, of_summaries = (torch.dot(table[a], table[c]).item() for table in vectors)
     assert abs(of_documents - of_summaries) > 0.1, (of_documents, of_summaries)
-    assert vectors[1][d].norm().item() == pytest.approx(1, abs=1e-5) != vectors[0][d].norm().item()
-
-
-def make_dictionary_of(words):
-    dictionary = SummarizationDictionary()
-    for word in words:
-        dictionary.add_symbol(word, n=5)
-    return dictionary
 
 
 def test_only_training_needs_the_training_text(tmp_path):
@@ -115,17 +132,15 @@ def test_only_training_needs_the_training_text(tmp_path):
     ],
 )
 def test_word_vectors_of_a_file_are_those_of_their_words(content, said, tmp_path):
-    path = tmp_path / "v.txt"
-    path.write_text(content)
-    dictionary, table = make_dictionary_of("abcde"), torch.nn.Embedding(9, 2)
-    before = table.weight.detach().clone()
+    (tmp_path / "v.txt").write_text(content)
+    table = torch.nn.Embedding(9, 2)
+    before, inputs = table.weight.tolist(), (str(tmp_path / "v.txt"), dictionary_of("abcde"), table, "--vectors")
     if said:
-        with pytest.raises(ValueError, match=f"--vectors {path}: {said}"):
-            initial_values.load_word_vectors(str(path), dictionary, table, "--vectors")
-        return
-    initial_values.load_word_vectors(str(path), dictionary, table, "--vectors")
-    assert table.weight[4:6].tolist() == [[7, 8], [3, 4]], "the last of a word"
-    assert torch.equal(table.weight[6:], before[6:]) and torch.equal(table.weight[:4], before[:4])
+        with pytest.raises(ValueError, match=f"--vectors {tmp_path}/v.txt: {said}"):
+            initial_values.load_word_vectors(*inputs)
+    else:
+        initial_values.load_word_vectors(*inputs)
+        assert table.weight.tolist() == [*before[:4], [7, 8], [3, 4], *before[6:]], "the last of a word"
 
 
 @pytest.mark.parametrize("contexts", [4, 9])
@@ -142,13 +157,10 @@ def test_counts_and_mutual_information_are_those_of_the_loops(contexts, monkeypa
     counts = count_cooccurrences(torch.tensor(words), size)
     torch.testing.assert_close(counts, torch.tensor(expected))
     smoothed = [sum(row[c] for row in expected) ** SMOOTHING for c in range(contexts)]
-    found = initial_values.compute_mutual_information(counts)
-    for w in range(size):
-        for c in range(contexts):
-            value = 0.0
-            if expected[w][c]:
-                value = max(0.0, math.log(expected[w][c] / sum(expected[w]) / (smoothed[c] / sum(smoothed))))
-            assert found[w, c].item() == pytest.approx(value, abs=1e-5)
+    for row, found in zip(expected, initial_values.compute_mutual_information(counts).tolist()):
+        shares = [smooth / sum(smoothed) for smooth in smoothed]
+        value = [max(0.0, math.log(n / sum(row) / share)) if n else 0.0 for n, share in zip(row, shares)]
+        assert found == pytest.approx(value, abs=1e-5)
 
 
 def test_the_same_text_has_the_same_vectors_and_no_draw_of_others_is_changed():

@@ -29,18 +29,15 @@ def test_a_run_with_shared_data_knows_where_they_are(shared, tmp_path):
         find_prepared_folder(run, None)
 
 
-def test_a_run_of_an_earlier_version_knows_them_too(shared, tmp_path):
+def test_runs_of_an_earlier_version_and_moved_ones_know_them_too(shared, tmp_path):
+    run = tmp_path / "run"
     for name in ("started.txt", "finished.txt"):
-        path = tmp_path / "run" / name
-        path.write_text(f"fairseq-train {shared}/bin --user-dir fairseq_etads --arch etads\n")
-        assert find_prepared_folder(tmp_path / "run", None) == shared
-        path.unlink()
-
-
-def test_a_run_that_was_moved_has_its_own(shared, tmp_path):
-    RunRecord([], str(tmp_path / "before" / "prepared"), {}).write(tmp_path / "run")
-    own = shared.rename(tmp_path / "run" / "prepared")
-    assert find_prepared_folder(tmp_path / "run", None) == own
+        (run / name).write_text(f"fairseq-train {shared}/bin --user-dir fairseq_etads --arch etads\n")
+        assert find_prepared_folder(run, None) == shared
+        (run / name).unlink()
+    RunRecord([], str(tmp_path / "before" / "prepared"), {}).write(run)
+    shared.rename(run / "prepared")
+    assert find_prepared_folder(run, None) == run / "prepared"
     assert find_prepared_folder(tmp_path / "another", None) == tmp_path / "another" / "prepared"
 
 

@@ -42,28 +42,22 @@ def test_a_model_that_is_built_for_its_weights_is_the_same(tmp_path, arch):
     assert any(value.ne(0).any() and built.state_dict()[name].eq(0).all() for name, value in model.state_dict().items())
     built.load_state_dict(file.read_weights(built.state_dict()), strict=True)
     for kind in ("named_parameters", "named_buffers"):
-        before, after = dict(getattr(model, kind)()), dict(getattr(built, kind)())
-        assert before.keys() == after.keys()
-        for name, value in before.items():
-            assert torch.equal(after[name], value), name
+        torch.testing.assert_close(dict(getattr(built, kind)()), dict(getattr(model, kind)()), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(
     "fill",
     [
-        *(nn.init.xavier_normal_, nn.init.kaiming_uniform_, torch.Tensor.uniform_),
-        lambda weight: nn.init.normal_(tensor=weight, std=0.1),
+        *(nn.init.xavier_normal_, torch.Tensor.uniform_, lambda weight: nn.init.normal_(tensor=weight, std=0.1)),
         lambda weight: nn.init.trunc_normal_(weight, mean=0.0, std=1.0, a=5.0, b=6.0),
     ],
 )
 def test_zeros_take_the_place_of_random_numbers(fill):
+    """Numbers that are out of bounds are not drawn forever."""
     weight = nn.Parameter(torch.ones(3, 4))
     with _ModelBuilding(10**6, 100), torch.no_grad():
         fill(weight)
     assert weight.eq(0).all()
-
-
-def test_zeros_that_are_out_of_bounds_are_not_drawn_forever():
     with pytest.raises(ValueError, match="much larger"), _ModelBuilding(10**6, 100):
         nn.init.trunc_normal_(torch.ones(3), mean=0.9, std=1.0, a=0.5, b=2.0)
     assert torch.is_grad_enabled(), "trunc_normal_ disables gradients only while it runs"
@@ -74,13 +68,9 @@ def test_zeros_that_are_out_of_bounds_are_not_drawn_forever():
     [
         (lambda: torch.empty(5, 7), 35),
         (lambda: torch.zeros(torch.Size([5, 7])), 35),
-        (lambda: torch.ones(size=(5, 7)), 35),
         (lambda: torch.full((5, 7), 2.0), 35),
         (lambda: torch.full(size=(5, 7), fill_value=2.0), 35),
-        (lambda: torch.rand([5]), 5),
         (lambda: torch.empty(()), 1),
-        (lambda: torch.arange(9), 9),
-        (lambda: torch.arange(3, 9, 4), 2),
         (lambda: torch.arange(0.5, 3.0), 3),
         (lambda: torch.arange(end=9), 9),
         (lambda: torch.arange(3, end=9, step=4), 2),
@@ -99,8 +89,7 @@ def test_created_tensors_are_counted(create, size):
 def test_limits_depend_on_the_file(tmp_path):
     """Eight times the numbers and twenty times the weights, besides what even the smallest model may have."""
     file = weights_of(tmp_path, nn.Linear(999, 1000))
-    most = 8 * (999 * 1000 + 1000) + 2**24
-    for size, times in ((most, 1), (1, 20 * 2 + 1000)):
+    for size, times in ((8 * 1000 * 1000 + 2**24, 1), (1, 20 * 2 + 1000)):
         with file.limit_model():
             for _ in range(times):
                 torch.empty(size)

@@ -15,7 +15,8 @@ from fairseq_etads.training.losses import SummarizationNLL
 
 TASK = recurrent_task()
 DOCUMENTS = [[5, 6, 7, 45, 9, 10, 46, 5, 45], [30], [4, 47, 5, 8, 8], [21, 22, 50, 23]]
-SUMMARIES = [[5, 45, 7], [8], [9, 10, 11, 12], [50, 14]]
+SUMMARIES = [[5, 45, 7], [8, 44], [9, 10, 11, 43], [50, 14]]
+"""43 is the last word that can be generated."""
 GAMMA = 0.25
 
 

@@ -1,6 +1,7 @@
 """Options that training refuses, in one table, and those that it only warns of or accepts."""
 
 import logging
+import re
 from argparse import Namespace
 
 import pytest
@@ -21,7 +22,6 @@ TRICK = {"arch": "gru_seq2seq", "large_vocabulary_trick": 25}
 CLUSTERS = {"adaptive_softmax_cutoff": (10, 20), "share_all_embeddings": False}
 CLOSED_BOOK = {"arch": "pointer_generator", "closed_book_decoder": True}
 ROUGE = {"eval_rouge": True}
-DETOK = {**ROUGE, "eval_rouge_detok": "etads"}
 ACCURACY = {"best_checkpoint_metric": "accuracy", "maximize_best_checkpoint_metric": False}
 
 OPTIONS = [
@@ -29,17 +29,13 @@ OPTIONS = [
     ({}, NLL, {"coverage_loss_start": 5}, "--coverage-loss-start 5 has no effect without --coverage-loss"),
     (SOFT, NLL, {"switch_loss": 0.5}, "--switch-loss 0.5 has no effect without --pointer switch"),
     (DROPS_LAYERS, NLL, {"coverage_loss": 1.0}, "--coverage-loss 1.0 does not go with --decoder-layerdrop"),
-    (SWITCH, NLL, {"switch_loss": 0.5}, None),
     ({}, NLL, {"length_normalised": True, "sentence_avg": True}, "--length-normalised does not go with --sentence-avg"),
-    ({}, NLL, {"coverage_loss": 1.0, "coverage_loss_start": 5, "coverage_loss_ramp": 2}, None),
     ({**DROPS_LAYERS, **SOFT}, NLL, {"coverage_loss": 1.0}, None),
     (CLOSED_BOOK, "cross_entropy", {}, "--closed-book-decoder has no effect without --closed-book-weight"),
     (CLOSED_BOOK, NLL, {"closed_book_weight": 0.5}, None),
     ({}, RL, {"sentence_avg": True}, "--sentence-avg has no effect with --criterion summarization_rl"),
     ({}, RL, {"rl_weight": 1.0, "label_smoothing": 0.1}, "--label-smoothing 0.1 has no effect with --rl-weight 1"),
-    ({}, RL, {"rl_weight": 0.0, "rewards": "rouge1"}, "--rewards rouge1 has no effect with --rl-weight 0"),
     ({}, RL, {"rl_baseline": "others"}, "--rl-baseline others does not go with --rl-samples 1: choose 2 samples"),
-    ({}, RL, {"coverage_loss_start": 3}, "--coverage-loss-start 3 has no effect without --coverage-loss"),
     ({}, RL, {"coverage_loss": 1.0, "label_smoothing": 0.1, "rl_samples": 3, "rewards": "rouge1"}, None),
 ]
 CRITERIONS = [
@@ -58,16 +54,13 @@ VALIDATION = [
     # options of the task, words of the message
     ({**ROUGE, "eval_rouge_samples": 0}, "--eval-rouge-samples 0: choose 1"),
     ({**ROUGE, "eval_rouge_args": "{"}, "--eval-rouge-args '{': not JSON"),
-    ({**ROUGE, "eval_rouge_args": "[1]"}, "must be a JSON object"),
     ({**ROUGE, "eval_rouge_args": '{"baem": 4}'}, 'no "baem"; choose from beam, '),
     ({**ROUGE, "eval_rouge_args": '{"constraints": "ordered"}'}, "constraints has no effect in validation"),
     ({**ROUGE, "eval_rouge_args": '{"beam": 0}'}, "--eval-rouge-args: --beam 0: choose 1 or more"),
     ({**ROUGE, "eval_rouge_args": '{"beam": "x"}'}, '--eval-rouge-args \'{"max_len_b": '),
     ({**ROUGE, "eval_rouge_args": '{"unkpen": 1}'}, "--unkpen 1.0 has no effect on models with --pointer"),
-    ({**ROUGE, "eval_rouge_args": '{"min_len": 7}'}, "--min-len 7 is more than"),
     ({**ROUGE, "eval_rouge_detok": "mose"}, "--eval-rouge-detok mose: choose from "),
-    ({**DETOK, "eval_rouge_detok_args": '{"text_word": "ptb"}'}, 'has no "text_word"; choose from '),
-    ({**DETOK, "eval_rouge_detok_args": '{"text_words": "tree"}'}, "--eval-rouge-detok-args '{"),
+    ({**ROUGE, "eval_rouge_detok": "etads", "eval_rouge_detok_args": '{"a": 1}'}, 'has no "a"; choose from '),
     ({"eval_rouge_samples": 5}, "--eval-rouge-samples 5 has no effect without --eval-rouge"),
     ({**ROUGE, "shortlist": "missing.npz"}, "missing.npz"),
     (ACCURACY, "accuracy: add --maximize"),
@@ -90,9 +83,8 @@ def begin(model=(), criterion=NLL, losses=(), loading=False, **options):
 
 
 def check_refusal(words, *args, **options):
-    with pytest.raises((ValueError, InputError)) as error:
+    with pytest.raises((ValueError, InputError), match=re.escape(words)):
         begin(*args, **options)
-    assert words in str(error.value)
 
 
 @pytest.mark.parametrize("model, criterion, options, words", OPTIONS)
@@ -101,8 +93,8 @@ def test_options_of_the_criterion(model, criterion, options, words):
         options = {"rl_weight": 0.998, **options}
     if words is None:
         begin(model, criterion, options)
-        return
-    check_refusal(words, model, criterion, options)
+    else:
+        check_refusal(words, model, criterion, options)
     if model is not CLOSED_BOOK and criterion == NLL:
         begin(model, criterion, options, loading=True)  # a checkpoint that was trained so is still loaded
 
@@ -129,15 +121,13 @@ def test_options_of_the_task(options, words):
 
 
 def test_a_best_metric_that_is_not_computed_or_minimised_is_refused():
-    check_best_metric(False, "loss", False)
-    check_best_metric(True, "rouge2", True)
     with pytest.raises(ValueError, match="rouge2: add --eval-rouge"):
         check_best_metric(False, "rouge2", True)
     for metric in ("rougeL", "f1", "reward_rouge", "raml_reward"):
         check_best_metric(True, metric, True)
         with pytest.raises(ValueError, match=f"{metric}: add --maximize"):
             check_best_metric(True, metric, False)
-    for metric in ("ppl", "f1_threshold", "reward_loss"):
+    for metric in ("loss", "f1_threshold", "reward_loss"):
         check_best_metric(False, metric, False)
     begin(SOFT, loading=True, **ACCURACY)  # of a checkpoint
 

@@ -22,14 +22,13 @@ def test_the_selection_loss_is_the_loop_and_skips_what_has_no_target():
     by_sentence = torch.randn(3, 3, 4).softmax(2)
     numbers = starts.cumsum(1) - 1
     selection = SentenceSelection(by_sentence.gather(1, numbers[:, :, None].expand(-1, -1, 4)).log(), starts)
-    targets = torch.tensor(
-        [[[0.5, 0.5, 0], [0, 0, 0], [0, 0.25, 0.75]], [[1, 0, 0], [0, 1, 0], [0, 0, 0]], [[0] * 3] * 3]
-    )
+    rows = [[[0.5, 0.5, 0], [0, 0, 0], [0, 0.25, 0.75]], [[1, 0, 0], [0, 1, 0], [0, 0, 0]], [[0] * 3] * 3]
+    targets = torch.tensor(rows)
     is_word = ~((target == MARK) | (target == EOS) | (target == PAD))
     found = selection.compute_divergence(targets, is_word)
     # of the second summary the second sentence has no words, and so no row
     p = [by_sentence[0].tolist(), [by_sentence[1, 0].tolist(), by_sentence[1, 2].tolist()], []]
-    want = [reference.selection_loss(rows, wanted) for rows, wanted in zip(p, targets.tolist())]
+    want = [reference.selection_loss(rows, wanted) for rows, wanted in zip(p, rows)]
     torch.testing.assert_close(found, torch.tensor(want))
     assert want[0] > 0 and want[1] > 0 and want[2] == 0
     # more rows than the summary has begun, and more columns than the model has read, which are 0
@@ -47,26 +46,21 @@ def test_the_loss_has_the_selection_loss_in_training_alone(normalised):
     sample["sentence_targets"] = targets
     losses, logs = [], []
     for weight, training in ((0.0, True), (0.5, True), (0.5, False)):
-        model.train(training)
+        criterion = SummarizationNLL(task, selection_loss=weight, length_normalised=normalised)
         with torch.no_grad():
-            criterion = SummarizationNLL(task, selection_loss=weight, length_normalised=normalised)
-            loss, _, log = criterion(model, sample)
+            loss, _, log = criterion(model.train(training), sample)
         losses.append(float(loss))
-        logs.append(log)
+        logs.append(log.get("selection_loss"))
     p = log_probs(model.eval(), sample["net_input"]["src_tokens"], sample["net_input"]["prev_output_tokens"])[1]
     p = p["output"].selection.log_probs.exp()
-    parts = [[p[0, 0].tolist(), p[0, 3].tolist()], [p[1, 0].tolist()]]
-    parts = [reference.selection_loss(rows, wanted) for rows, wanted in zip(parts, targets.tolist())]
-    weights = (1, 1) if normalised else (5, 2)
-    assert losses[1] - losses[0] == pytest.approx(0.5 * sum(w * part for w, part in zip(weights, parts)), rel=1e-4)
-    assert losses[2] == pytest.approx(losses[0], rel=1e-5)
-    assert "selection_loss" not in logs[0]
-    for log in logs[1:]:
-        assert float(log["selection_loss"]) == pytest.approx(sum(parts), rel=1e-4)
+    rows = [[p[0, 0].tolist(), p[0, 3].tolist()], [p[1, 0].tolist()]]
+    first, second = map(reference.selection_loss, rows, targets.tolist())
+    total = first + second if normalised else 5 * first + 2 * second
+    assert losses == pytest.approx([losses[0], losses[0] + 0.5 * total, losses[0]], rel=1e-5)
+    assert logs[0] is None and [float(log) for log in logs[1:]] == pytest.approx([first + second] * 2, rel=1e-4)
     sample["weights"] = torch.tensor([0.25, 3.0])
-    assert float(criterion(model, sample)[2]["selection_loss"]) == pytest.approx(
-        0.25 * parts[0] + 3 * parts[1], rel=1e-4
-    )
+    found = criterion(model, sample)[2]["selection_loss"]
+    assert float(found) == pytest.approx(0.25 * first + 3 * second, rel=1e-4)
 
 
 def test_a_training_without_targets_is_refused_and_a_validation_is_not():
@@ -84,12 +78,11 @@ ROWS = [["0:0.25,1:0.25,2:0.5", "-", "2:1"], []]
 
 
 def targets_of(folder, limit, kind="distribution", made=400, rows=ROWS):
-    """The targets of TEXTS as training reads them."""
-    dictionary = recurrent_task().src_dict
+    """The targets of TEXTS as training reads them, and their ids."""
+    dictionary, path = recurrent_task().src_dict, folder / "labels.sentences.train"
     ids = [torch.tensor([*(dictionary.add_symbol(word, n=0) for word in text), EOS]) for text in TEXTS]
     header = {"kind": kind, "documents": len(TEXTS), "truncate_source": made}
-    path = folder / "labels.sentences.train"
-    write_label_rows(path, header, ((compute_source_hash(text), row) for text, row in zip(TEXTS, rows)))
+    write_label_rows(path, header, zip(map(compute_source_hash, TEXTS), rows))
     return SentenceTargets(path, "sentences", ids, list(map(len, ids)), dictionary, limit, "--selection-loss"), ids
 
 
@@ -98,8 +91,7 @@ def test_targets_are_shared_out_among_the_sentences_that_are_read(tmp_path):
     assert whole[0].tolist() == [[0.25, 0.25, 0.5], [0, 0, 0], [0, 0, 1]] and whole[1].shape == (0, 1)
     cut, _ = targets_of(tmp_path, 4)  # a b <q> c
     assert cut[0].tolist() == [[0.5, 0.5], [0, 0], [0, 0]]
-    tokens = make_batch([text[:-1].tolist() for text in ids])
-    batch = whole.collate(tokens, [1, 0], PAD)
+    batch = whole.collate(make_batch([text[:-1].tolist() for text in ids]), [1, 0], PAD)
     assert batch.shape == (2, 3, 3) and not batch[0].any() and torch.equal(batch[1], whole[0])
 
 

@@ -1,6 +1,4 @@
-"""Summaries in validation without fairseq-train: options, references, sums of ROUGE, logged samples, and a generator
-that does not outlive its model.
-"""
+"""Summaries in validation: references, sums of ROUGE, samples in the log, a generator that ends with its model."""
 
 import re
 from argparse import Namespace
@@ -8,10 +6,11 @@ from argparse import Namespace
 import pytest
 import torch
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
-from fairseq.data import Dictionary, encoders
+from fairseq.data import encoders
 from fairseq.logging import metrics
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from helpers import make_model, make_task
+from selection_data import dictionary_of
 
 from fairseq_etads.data.pairs import SummarizationDataset
 from fairseq_etads.evaluation.rouge import METRICS
@@ -26,8 +25,7 @@ def rouge_task(**options):
 def make_data(task, target=None, **options):
     """Documents of 3 to 7 words and summaries of 5 to 9, which are also returned; or with the given summaries."""
     source, summaries = (
-        [torch.cat([torch.randint(4, 40, (length,)), torch.tensor([2])]) for length in range(least, least + 5)]
-        for least in (3, 5)
+        [torch.tensor([*torch.randint(4, 40, (length,)), 2]) for length in range(least, least + 5)] for least in (3, 5)
     )
     target = target or summaries
     sides = [(texts, list(map(len, texts)), task.src_dict) for texts in (source, target)]
@@ -38,17 +36,13 @@ def make_data(task, target=None, **options):
     "words, subwords, kind",
     [
         (["a", "n't", "b@@"], "subword_nmt", "ptb"),
-        (["a", "'t"], "none", "moses"),
         (["中", "n't"], "none", "characters"),
         (["▁中", "a"], "sentencepiece", "raw"),
         (["中", *"abcdef@"], "none", "moses"),
-        ([], "none", "moses"),
     ],
 )
 def test_the_words_of_a_dictionary_say_how_they_were_cut_and_become_text(words, subwords, kind):
-    dictionary = Dictionary()
-    for word in words:
-        dictionary.add_symbol(word, n=1)
+    dictionary = dictionary_of(words)
     assert (detect_subword_type(dictionary), detect_word_type(dictionary, subwords)) == (subwords, kind)
 
 
@@ -73,42 +67,36 @@ def scored(task, model, data, batches):
     return [task._summaries.score(data.collater([data[number] for number in batch]), model) for batch in batches]
 
 
+def mean_of(*outputs):
+    """What is logged after some steps of one or more workers."""
+    with metrics.aggregate(new_root=True) as aggregator:
+        for output in outputs:
+            ValidationSummarizer.reduce_metrics(output)
+    return aggregator.get_smoothed_values()
+
+
 def test_sums_do_not_depend_on_batches_and_count_the_first_documents():
     task = rouge_task(eval_rouge_samples=4, eval_rouge_args='{"beam": 2}')
     model = make_model(task=task)
     data, _ = make_data(task, references=4)
     written = task._summaries._generate_summaries(data.collater([data[number] for number in range(5)]), model, range(5))
     data, _ = make_data(task, references=4, target=[tokens[number % 3 :] for number, tokens in enumerate(written)])
-    whole = scored(task, model, data, [[0, 1, 2, 3, 4]])[0]
+    (whole,) = scored(task, model, data, [[0, 1, 2, 3, 4]])
     parts = scored(task, model, data, [[4], [3, 0], [2, 4, 1]])
     assert [part["_rouge_documents"] for part in parts] == [0, 2, 2]
     assert whole["_rouge_documents"] == 4 and whole["_rouge1"] > 0
     for name, value in whole.items():
         assert sum(part[name] for part in parts) == pytest.approx(value)
-    means = []
-    for outputs in ([[whole]], [[parts[0], parts[1]], [parts[2]]], [[part] for part in parts]):
-        with metrics.aggregate(new_root=True) as aggregator:
-            for batch in outputs:
-                ValidationSummarizer.reduce_metrics(batch)
-        means.append(aggregator.get_smoothed_values())
-    assert set(means[0]) == set(METRICS)  # names with an underscore are not shown
-    assert means[0] == means[1] == means[2]
-    assert means[0]["rouge1"] == pytest.approx(whole["_rouge1"] / 4, abs=1e-4)
-
-
-def test_a_validation_without_documents_logs_zero_and_training_nothing():
-    nothing = {"_rouge_documents": 0.0, **{f"_{name}": 0.0 for name in METRICS}}
-    for output, logged in ((nothing, dict.fromkeys(METRICS, 0)), ({"loss": 1.0}, {})):
-        with metrics.aggregate(new_root=True) as aggregator:
-            ValidationSummarizer.reduce_metrics([output])
-        assert aggregator.get_smoothed_values() == logged
+    means = mean_of([whole])
+    assert means == mean_of(parts[:2], parts[2:]) == mean_of(*([part] for part in parts))
+    assert set(means) == set(METRICS), "names with an underscore are not shown"
+    assert means["rouge1"] == pytest.approx(whole["_rouge1"] / 4, abs=1e-4)
+    assert mean_of([dict.fromkeys(whole, 0.0)]) == dict.fromkeys(METRICS, 0), "a validation without documents"
 
 
 def test_after_a_training_step_the_summaries_are_those_of_the_trained_model():
-    """Through the task's own steps, in the order of fairseq's trainer.
-
-    A cached generator would not notice the change: with int8, its copy of the model has its own numbers on every
-    processor, and fairseq's Adam changes parameters without raising their version counters.
+    """With int8, a cached generator would not notice the change: its copy of the model has its own numbers, and
+    fairseq's Adam does not raise version counters.
     """
     options = {"eval_rouge_args": '{"beam": 1}', "infer_dtype": "int8"}
     task = rouge_task(**options)
@@ -145,10 +133,8 @@ def test_sampling_leaves_the_random_stream_as_it_was():
 def logged(caplog):
     """The samples in the log: number of the document -> "document", "summary" or "reference" -> its text."""
     found = {}
-    for message in caplog.messages:
-        match = re.fullmatch(r"validation sample (\d+) (\w+): *(.*)", message)
-        if match:
-            found.setdefault(int(match[1]), {})[match[2]] = match[3]
+    for number, side, text in re.findall(r"validation sample (\d+) (\w+): *(.*)", "\n".join(caplog.messages)):
+        found.setdefault(int(number), {})[side] = text
     caplog.clear()
     return found
 

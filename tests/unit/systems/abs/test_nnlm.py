@@ -5,7 +5,7 @@ import reference
 import torch
 from helpers import EOS, make_batch
 from language_models import DOCUMENTS, SIZES, V, abs_model, abs_task, log_probs
-from test_task import make_dataset
+from test_pairs import make_dataset
 
 BOS, UNK = 0, 3
 PREVIOUS = [EOS, 5, 6, 4, 7, 8, 9, 45]

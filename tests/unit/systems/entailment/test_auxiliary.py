@@ -10,7 +10,7 @@ from fairseq.optim.fp16_optimizer import FP16Optimizer
 from helpers import EOS, RECURRENT, make_model, make_task, model_config
 from seeds import shifted
 from test_criterions import criterion, make_sample
-from test_optim import OPTIONS
+from test_optimisers import OPTIONS
 
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.systems.entailment.auxiliary import PairClassifier, TextPairBatches
