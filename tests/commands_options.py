@@ -422,7 +422,7 @@ REFUSALS: Dict[str, str] = {
         --text in/text --out b --recipe huge --no-content !! --recipe
         --text in/text --out b --size 0 !! --size 0 | --text in/text --out b --max-update 0 !! --max-update 0
         --prepared nowhere --out b !! --prepared nowhere: no prepared data there
-        --prepared a --out b --keep-case !! --keep-case has no effect without --text
+        --prepared a --out b --keep-case --text-words ptb !! has no effect without --text
         --prepared a --out b --long !! --long needs --text
         --text in/text --out b -- --save-dir=c !! --save-dir after --: is decided by etads-train; give --out
     """,

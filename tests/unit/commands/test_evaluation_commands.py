@@ -1,5 +1,6 @@
 """etads-rouge, etads-compare and etads-results: their output, options, verdicts, and refusals."""
 
+import csv
 import io
 import json
 import re
@@ -39,17 +40,9 @@ def test_command_prints_and_writes_the_report(files, tmp_path, capsys):
     assert found == json.loads(saved.read_text())
     assert found.pop("hypothesis_file") == files[0] and found.pop("reference_files") == [files[1], files[1]]
     assert found == json.loads(json.dumps(rouge(HYPOTHESES, [REFERENCES, REFERENCES]).to_dict()))
-
-
-def test_duc75_is_recall_of_all_references_at_75_bytes(tmp_path, capsys):
-    hypothesis = ["word " * 20 + "end"]
-    references = [["word " * 3 + "a b c"], ["end of it"]]
-    files = [write(tmp_path / f"{i}", lines) for i, lines in enumerate([hypothesis, *references])]
-    assert rouge_main([*files, "--duc75"]) == 0
-    out = capsys.readouterr().out
-    expected = rouge(hypothesis, references, byte_limit=75, multi="average")
-    assert out.endswith(expected.format_table("recall") + "\n") and "95 % interval of R" in out
-    assert expected.scores["rouge1"].recall == pytest.approx(100 * 3 / 9)  # "end" is not among the 15 words in 75 bytes
+    assert rouge_main([*files, files[0], "--duc75"]) == 0
+    expected = rouge(HYPOTHESES, [REFERENCES, HYPOTHESES], byte_limit=75, multi="average")
+    assert capsys.readouterr().out.endswith(expected.format_table("recall") + "\n")
 
 
 def test_files_with_a_summary_each_are_paired_by_their_ids(tmp_path, monkeypatch, capsys):
@@ -72,13 +65,11 @@ def test_files_with_a_summary_each_are_paired_by_their_ids(tmp_path, monkeypatch
 
 def test_scores_of_every_line_are_written(tmp_path):
     files = [write(tmp_path / "h", ["a b", "", "c d e"]), write(tmp_path / "r", ["a b", "x", "c d f"])]
-    rows = {}
     for suffix in ("jsonl", "tsv"):
         assert rouge_main([*files, "--per-example", str(tmp_path / f"lines.{suffix}")]) == 0
-        rows[suffix] = (tmp_path / f"lines.{suffix}").read_text().splitlines()
-    assert [json.loads(line)["rouge2"]["f1"] for line in rows["jsonl"]] == pytest.approx([100, 0, 50])
-    column = rows["tsv"][0].split("\t").index("rouge2_f1")
-    assert [float(line.split("\t")[column]) for line in rows["tsv"][1:]] == pytest.approx([100, 0, 50])
+    found = [json.loads(line)["rouge2"]["f1"] for line in (tmp_path / "lines.jsonl").open()]
+    rows = csv.DictReader((tmp_path / "lines.tsv").open(), delimiter="\t")
+    assert found == [float(row["rouge2_f1"]) for row in rows] == pytest.approx([100, 0, 50])
 
 
 def test_without_resamples_there_are_no_intervals(files, tmp_path, capsys, monkeypatch):
@@ -160,10 +151,6 @@ def test_families_of_documents_are_drawn_together(tmp_path, capsys):
     report = compare(tmp_path, *systems, "--families", families)
     assert report["scores"]["rouge1"]["p_randomisation"] > 0.5 and "|families:2|" in report["signature"]
     assert f"warning: fewer than 10 families in {families}" in capsys.readouterr().err
-    again = write(tmp_path / "again", ["the cat sat"] * 7)
-    runs = [references, "--a", better, again, "--b", worse, "--families", write(tmp_path / "one", ["x"] * 7)]
-    row = compare(tmp_path, *runs, "--bootstrap", "50")["scores"]["rouge1"]
-    assert row["interval"] is None and row["p_bootstrap"] == 1 and row["difference"] > 10
     assert compare_main([better, worse, references, "--families", write(tmp_path / "short", ["cat"])]) == 2
     assert "has 1 lines, but there are 7 documents" in capsys.readouterr().err
 

@@ -129,6 +129,7 @@ def test_defaults_that_are_the_best_stay_and_chance_is_not_called_significant(pl
         ("d.txt blank.txt", "no document and its reference both have words"),
         ("d.txt", "REFERENCES are missing"),
         ("both.jsonl --source-column body", "--target-column is needed"),
+        ("d.txt r.txt --range lenpen=2:1", "--range lenpen=2:1"),
         ("d.txt r.txt --metric rouge1-recall75", "--metric rouge1-recall75"),
         ("d.txt r.txt --mert --search lenpen", "--search lenpen has no effect with --mert"),
         ("d.txt r.txt --out d.txt", "cannot write to --out d.txt"),
