@@ -416,6 +416,7 @@ REFUSALS: Dict[str, str] = {
         --out b !! --text is missing | --text nowhere --out b !! --text nowhere: no such file or folder
         --text in/text --out b --tokens letters !! letters
         --text in/text --out b --source-column body !! --source-column body: needs a table
+        --text in/text --out b --target-column title --split 8/1/1 !! needs a table
         --text in/text --out b --minutes 5 --arch pointer_generator !! --minutes 5 has no effect with --recipe paper
         --text in/text --out b --words 5 !! --words 5 has no effect without --long
         --text in/text --out in/pair !! in/pair: File exists | --text in/text --out a:b !! --out a:b: contains a colon
