@@ -36,6 +36,20 @@ def names_of_extractor(extractor):
     return found
 
 
+def write_ids(folder, split, side, texts):
+    """Write texts of word numbers as one side of a split."""
+    prefix = f"{folder}/{split}.source-target.{side}"
+    builder = indexed_dataset.make_builder(f"{prefix}.bin", impl="mmap", vocab_size=100)
+    for ids in texts:
+        builder.add_item(torch.tensor([*ids, 2]))
+    builder.finalize(f"{prefix}.idx")
+
+
+def write_subset(folder, split, documents, summaries):
+    write_ids(folder, split, "source", documents)
+    write_ids(folder, split, "target", summaries)
+
+
 def write_data(folder, splits, tail=(), dictionary=None):
     """Write data like fairseq-preprocess; ``splits`` are name -> pairs of a document and a summary (None: it has
     none).
@@ -49,12 +63,7 @@ def write_data(folder, splits, tail=(), dictionary=None):
         for side, column in (("source", 0), ("target", 1)):
             if any(pair[column] is None for pair in texts):
                 continue
-            prefix = str(folder / f"{split}.source-target.{side}")
-            builder = indexed_dataset.make_builder(f"{prefix}.bin", impl="mmap", vocab_size=len(dictionary))
-            for pair in texts:
-                ids = [dictionary.index(word) for word in pair[column].split()]
-                builder.add_item(torch.tensor([*ids, dictionary.eos()]))
-            builder.finalize(f"{prefix}.idx")
+            write_ids(folder, split, side, [[dictionary.index(w) for w in pair[column].split()] for pair in texts])
     return dictionary
 
 

@@ -60,6 +60,8 @@ def options_of(parser) -> Dict[str, argparse.Action]:
 
 OPTIONS = {name: options_of(parser) for name, parser in PARSERS.items()}
 TEXTS = [path.read_text(encoding="utf-8") for path in TESTS.rglob("test_*.py") if path != Path(__file__)]
+BASE_RESULTS = {}
+"""Results of commands without the tested option, which many options share: (name, base, make) -> result."""
 DEFINITION = ("option_strings", "dest", "type", "choices", "nargs")
 
 
@@ -137,12 +139,6 @@ def run(tmp_path, monkeypatch, capsys):
     return run
 
 
-@pytest.fixture(scope="module")
-def base_results():
-    """Results of commands without the tested option, which many options share: (name, base, make) -> result."""
-    return {}
-
-
 def cases(kind):
     """Entries of a kind, with their commands and options."""
     chosen = [(n, o, e) for n, entries in ENTRIES.items() for o, e in entries.items() if kind(e)]
@@ -150,11 +146,11 @@ def cases(kind):
 
 
 @cases(lambda entry: entry.refused is None)
-def test_an_option_changes_the_result(name, option, entry: Entry, run, base_results):
+def test_an_option_changes_the_result(name, option, entry: Entry, run):
     base = (name, entry.base, tuple(entry.make or ()))
-    if base not in base_results:
-        base_results[base] = run(name, shlex.split(entry.base), entry.make)
-    without = base_results[base]
+    if base not in BASE_RESULTS:
+        BASE_RESULTS[base] = run(name, shlex.split(entry.base), entry.make)
+    without = BASE_RESULTS[base]
     assert (without.status != 0) == ((name, option) in NEEDED), without.said
     words = shlex.split(entry.run)
     result = run(name, [*shlex.split(entry.base), *words], entry.make)

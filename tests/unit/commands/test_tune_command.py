@@ -42,9 +42,8 @@ def references(original):
 def place(original, references, tmp_path, monkeypatch):
     """A folder with the model, and the documents and references as lines, JSON lines and CSV."""
     shutil.copytree(original, tmp_path / "model")
-    (tmp_path / "model" / "README.md").write_text(
-        "---\nlicense: mit\n---\n# Mine\n\n## Defaults of decoding\n\n`--beam 3`\n\n## Limits\n\nMany.\n"
-    )
+    card = "---\nlicense: mit\n---\n# Mine\n\n## Defaults of decoding\n\n`--beam 3`\n\n## Limits\n\nMany.\n"
+    (tmp_path / "model" / "README.md").write_text(card)
     (tmp_path / "d.txt").write_text("".join(f"{text}\n" for text in DOCUMENTS))
     (tmp_path / "r.txt").write_text("".join(f"{text}\n" for text in references))
     records = [{"body": d, "short": [r]} for d, r in zip(DOCUMENTS, references)]
@@ -167,10 +166,9 @@ def test_extractive_weights_are_tuned_and_go_on_after_an_interruption(place, cap
     assert report["rounds"][0]["weights"] == [1, 0, 0, 0, 0] and max(scores) == scores[report["best"]] > scores[0] + 2
     assert f"--extractive-weights {report['extractive_weights']}\n" in out and f"**{report['best']}**" in out
     whole = (place / "whole" / "mert.journal").read_bytes()
-    third = [place.end() for place in re.finditer(rb'"result"', whole)][2]
+    third = [found.end() for found in re.finditer(rb'"result"', whole)][2]
     (place / "parts").mkdir()
-    # The state after a kill in the third round.
-    (place / "parts" / "mert.journal").write_bytes(whole[: third + 50])
+    (place / "parts" / "mert.journal").write_bytes(whole[: third + 50])  # as after a kill in the third round
     _, again, err = run(capsys, "d.txt", "e.txt", "--mert", "--write", out="parts", **options)
     assert "2 trials exist already" in err
     assert again.split("report:")[0] == out.split("report:")[0]
@@ -220,10 +218,6 @@ def test_hypotheses_without_probability_are_in_no_list(original, monkeypatch):
 NEW = {**SHORT, "max_len": 6, "lenpen": 0.5, "stepwise_coverage_penalty": False}
 
 
-class Killed(BaseException):
-    pass
-
-
 def test_however_writing_ends_the_folder_can_be_loaded(place, monkeypatch):
     """After a kill before any step, the folder has the old or the new defaults, and writing again completes it."""
     left = 0  # number of steps until the kill
@@ -233,7 +227,7 @@ def test_however_writing_ends_the_folder_can_be_loaded(place, monkeypatch):
         nonlocal left
         left -= 1
         if left == 0:
-            raise Killed
+            raise KeyboardInterrupt
         return write(*arguments)
 
     monkeypatch.setattr(model_card, "write_text", write_or_die)
@@ -241,7 +235,7 @@ def test_however_writing_ends_the_folder_can_be_loaded(place, monkeypatch):
         shutil.rmtree(place / "copy", ignore_errors=True)
         shutil.copytree(place / "model", place / "copy")
         left = killed_before
-        with pytest.raises(Killed):
+        with pytest.raises(KeyboardInterrupt):
             set_decoding_defaults(place / "copy", NEW, "a note")
         assert Summarizer.load(place / "copy", "cpu").config.decoding in (SHORT, NEW)
         set_decoding_defaults(place / "copy", NEW, "a note")

@@ -12,7 +12,7 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 from seeds import shifted
-from test_rouge_command import write
+from test_evaluation_commands import write
 
 from fairseq_etads.commands.compare import main as compare_main
 from fairseq_etads.commands.rouge import main

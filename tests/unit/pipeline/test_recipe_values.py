@@ -145,15 +145,6 @@ def make_plan(name, *options):
 
 
 @pytest.mark.parametrize("name,options", CASES)
-def test_each_command_of_a_dry_run_is_accepted_by_its_parser(name, options):
-    parsers = {name: parser_of(main) for name, main in project_commands().items()}
-    for action in make_plan(name, *options).actions:
-        if action.words[0] in parsers:
-            words = [re.sub(r"\$\(jq .*?\)", "1", word) for word in action.words[1:]]  # read when the recipe runs
-            assert complaint(parsers[action.words[0]], words) is None, action.words
-
-
-@pytest.mark.parametrize("name,options", CASES)
 def test_values_are_effective_and_differ_from_the_paper_with_a_reason(name, options):
     """Neither a preset in the recipe, nor an option that decides and is missing in it, remains without comparison."""
     plan = make_plan(name, *options)
@@ -214,9 +205,13 @@ def read_and_made(action, made):
 
 
 @pytest.mark.parametrize("name,options", CASES)
-def test_each_command_reads_what_earlier_ones_make(name, options):
+def test_each_command_is_accepted_by_its_parser_and_reads_what_earlier_ones_make(name, options):
+    parsers = {name: parser_of(main) for name, main in project_commands().items()}
     made = set()
     for action in make_plan(name, *options).actions:
+        if action.words[0] in parsers:
+            words = [re.sub(r"\$\(jq .*?\)", "1", word) for word in action.words[1:]]  # read when the recipe runs
+            assert complaint(parsers[action.words[0]], words) is None, action.words
         paths, new = read_and_made(action, made)
         made.update(new)
         for path in paths:

@@ -11,26 +11,8 @@ from fairseq import options
 from fairseq_etads.commands import train
 from fairseq_etads.data.labels import DEFAULT_WORDS, PICKING, SentencePickingSettings
 from fairseq_etads.data.run_record import read_recipe
-from fairseq_etads.pipeline import training_settings
-from fairseq_etads.pipeline.long_documents import (
-    FEWEST_PAIRS,
-    check_architecture_reads_salience,
-    choose_word_budget,
-    measure_training_text_lengths,
-    plan_shortening,
-)
-from fairseq_etads.pipeline.training_settings import (
-    SIZES,
-    SUITABLE,
-    Machine,
-    TrainingDataSize,
-    choose_dropout,
-    choose_recipe_name,
-    choose_vocabulary_size,
-    detect_training_hardware,
-    make_settings,
-    measure_text_lengths,
-)
+from fairseq_etads.pipeline import long_documents, training_settings
+from fairseq_etads.pipeline.training_settings import SIZES, SUITABLE, Machine, TrainingDataSize, make_settings
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search.lengths import TextLengths
 
@@ -48,26 +30,22 @@ def small(given=(), data=HEADLINES, machine=CORE, minutes=None):
     return make_settings("small", data, machine, "etads", given, minutes)
 
 
-@pytest.mark.parametrize(
-    "data,machine,arch,expected",
-    [
+def test_the_default_suits_the_text_and_the_machine():
+    for data, machine, arch, expected in (
         (HEADLINES, Machine(64), "etads", "small"),
         (ABSTRACTS, CORES, "etads", "base"),
         (HEADLINES, GPU, "etads", "base"),
         (NEWS, GPU, "etads", "large"),
         (NEWS, GPU, "pg_coverage", "paper"),
-        (HEADLINES, CORE, "etads_bart_base", "paper"),
-    ],
-)
-def test_the_default_suits_the_text_and_the_machine(data, machine, arch, expected):
-    assert choose_recipe_name(data, machine, arch) == expected
+    ):
+        assert training_settings.choose_recipe_name(data, machine, arch) == expected
 
 
 def test_dropout_rises_with_the_epochs_and_the_vocabulary_with_the_summaries():
-    assert choose_dropout(2.9) == 0 < choose_dropout(3) < choose_dropout(12) <= choose_dropout(20)
-    assert choose_dropout(500) == 0.3
+    few, some, more, many, most = map(training_settings.choose_dropout, (2.9, 3, 12, 20, 500))
+    assert few == 0 < some < more <= many and most == 0.3
     texts = [replace(HEADLINES, pairs=200), HEADLINES, ABSTRACTS, NEWS, replace(NEWS, pairs=10**8)]
-    sizes = [choose_vocabulary_size(data) for data in texts]
+    sizes = [training_settings.choose_vocabulary_size(data) for data in texts]
     assert 900 <= sizes[1] <= 1100 and 7000 <= sizes[2] <= 9000 and sizes == sorted({*sizes, 500, 30_000})
 
 
@@ -110,8 +88,7 @@ def test_steps_and_rate_follow_from_the_time():
         (["--criterion", "label_smoothed_cross_entropy"], ["--label-smoothing"]),
         (["--pointer", "none"], ["--pointer-continue"]),
         (["--focus-layers", "none"], ["--focus-center", "--focus-initial-scope"]),
-        (["--no-output-bias"], ["--output-bias", "--output-bias-init"]),
-        (["--adaptive-softmax-cutoff", "100"], ["--output-bias"]),
+        (["--adaptive-softmax-cutoff", "100"], ["--output-bias", "--output-bias-init"]),
         (["--encoder-embed-path", "v.txt"], ["--embed-from-text"]),
         (["--no-token-positional-embeddings"], ["--encoder-neighbours", "--decoder-neighbours"]),
     ],
@@ -138,6 +115,9 @@ def test_given_options_change_what_depends_on_them():
     assert slow.steps < usual.steps / 2
     adam, muon = (float(value_of(small(given).train, "--lr")) for given in (["--optimizer", "adam"], []))
     assert adam < muon
+    for given in ([], ["--fp16"], ["--bf16"], ["--fp16", "--optimizer", "adam"]):
+        is_apart = "--fp16-no-flatten-grads" in small(given).train
+        assert is_apart == (len(given) == 1), "fairseq would join all weights in a vector, so Muon would find no matrix"
     for heads, scope in (("2", "2,half"), ("1", "half")):
         assert value_of(small(["--encoder-attention-heads", heads]).train, "--focus-initial-scope") == scope
 
@@ -156,13 +136,6 @@ def test_the_batches_of_a_step_count_towards_epochs_and_time_and_each_worker_has
     assert all_four.epochs == pytest.approx(4 * one.epochs, rel=0.02)
     of_four = make_settings("large", NEWS, Machine(16, 4), "etads", ["--distributed-world-size", "1"], 30)
     assert (of_four.steps, of_four.minutes) == (one.steps, one.minutes)
-
-
-@pytest.mark.parametrize("given", [[], ["--fp16"], ["--bf16"], ["--fp16", "--optimizer", "adam"]])
-def test_half_precision_keeps_the_matrices_apart(given):
-    """By default, fairseq joins all weights in one vector, so Muon finds no matrix."""
-    words = make_settings("large", NEWS, GPU, "etads", given).train
-    assert ("--fp16-no-flatten-grads" in words) == (len(given) == 1)
 
 
 @pytest.fixture
@@ -263,26 +236,26 @@ def test_lengths_are_of_texts_from_the_whole_file_which_must_not_be_empty(tmp_pa
     monkeypatch.setattr(training_settings, "SAMPLE", 10)
     for side in ("source", "target"):
         (tmp_path / f"train.{side}").write_text("".join("w " * (number // 100 + 1) + "\n" for number in range(300)))
-    data = measure_text_lengths(tmp_path)
+    data = training_settings.measure_text_lengths(tmp_path)
     assert data.pairs == 300 and data.documents.get_percentile(0) == 1 and data.documents.get_percentile(100) == 3
     assert data.summaries.compute_mean() == pytest.approx(2, rel=0.1) and data.summaries.compute_mean(longest=1) == 1
     (tmp_path / "train.source").write_text("")
     with pytest.raises(InputError, match=r"train.source: it is empty"):
-        measure_text_lengths(tmp_path)
+        training_settings.measure_text_lengths(tmp_path)
     (tmp_path / "train.target").unlink()
     with pytest.raises(InputError, match=r"train.target: no such file"):
-        measure_text_lengths(tmp_path)
+        training_settings.measure_text_lengths(tmp_path)
 
 
 def test_the_machine_is_what_a_training_may_use(monkeypatch):
+    detect = training_settings.detect_training_hardware
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert detect_training_hardware(cpu=True) == Machine(1)
+    assert detect(cpu=True) == Machine(1)
     monkeypatch.setattr(training_settings.metadata, "version", lambda name: "2.0+cu126")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
-    assert detect_training_hardware(cpu=False).gpus == 2 and detect_training_hardware(cpu=True).gpus == 0
-    for visible, gpus in {"": 0, "-1": 0, "NoDevFiles": 0, "1,-1,0": 1, "GPU-8932f937,MIG-4b": 2, " 3 , 2": 2}.items():
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        assert detect_training_hardware(cpu=False).gpus == gpus, visible
+    visible = {"0,1": 2, "": 0, "-1": 0, "NoDevFiles": 0, "1,-1,0": 1, "GPU-8932f937,MIG-4b": 2, " 3 , 2": 2}
+    for names, gpus in visible.items():
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", names)
+        assert detect(cpu=False).gpus == gpus and detect(cpu=True).gpus == 0, names
 
 
 # ---- documents longer than a model reads (etads-train --long)
@@ -290,30 +263,29 @@ def test_the_machine_is_what_a_training_may_use(monkeypatch):
 
 def test_a_missing_file_too_few_pairs_and_documents_without_marks_are_refused(tmp_path):
     """The documents have seven words and a mark, which is none."""
-    for split, lines in (("train", FEWEST_PAIRS), ("valid", 3)):
+    for split, lines in (("train", long_documents.FEWEST_PAIRS), ("valid", 3)):
         (tmp_path / f"{split}.source").write_text("One two three . <q> Four five .\n" * lines)
         (tmp_path / f"{split}.target").write_text("One five .\n" * lines)
-    assert measure_training_text_lengths(tmp_path).documents.get_percentile(50) == 7
+    assert long_documents.measure_training_text_lengths(tmp_path).documents.get_percentile(50) == 7
     arguments = (tmp_path, "etads", 200, tmp_path / "extractor", True)
-    assert plan_shortening(*arguments) == 200
+    assert long_documents.plan_shortening(*arguments) == 200
     for text, words in (
-        ("One . Two .\n" * FEWEST_PAIRS, r'no document in .* has "<q>" between its sentences'),
-        ("One .\n" * (FEWEST_PAIRS - 1), f"has {FEWEST_PAIRS - 1} training pairs"),
+        ("One . Two .\n" * long_documents.FEWEST_PAIRS, r'no document in .* has "<q>" between its sentences'),
+        ("One .\n" * (long_documents.FEWEST_PAIRS - 1), f"has {long_documents.FEWEST_PAIRS - 1} training pairs"),
     ):
         (tmp_path / "train.source").write_text(text)
         with pytest.raises(InputError, match=words):
-            plan_shortening(*arguments)
+            long_documents.plan_shortening(*arguments)
     (tmp_path / "valid.source").unlink()
     with pytest.raises(InputError, match=r"no valid.source in it"):
-        plan_shortening(*arguments)
+        long_documents.plan_shortening(*arguments)
 
 
 def test_architectures_that_do_not_read_factors_are_refused():
     for arch in ("etads", "aggregation_transformer", "pg_coverage", "somebodys_own"):
-        check_architecture_reads_salience(arch)
-    for arch in ("abs", "sentence_extractor"):
-        with pytest.raises(InputError, match=f"--arch {arch} has no --source-factors"):
-            check_architecture_reads_salience(arch)
+        long_documents.check_architecture_reads_salience(arch)
+    with pytest.raises(InputError, match="--arch abs has no --source-factors"):
+        long_documents.check_architecture_reads_salience("abs")
 
 
 @pytest.mark.parametrize("name", [*SIZES])
@@ -326,11 +298,12 @@ def test_picked_sentences_are_read_to_the_end_as_well_as_whole_documents(name):
 
 
 def test_the_number_of_words_is_the_one_of_an_extractor_that_is_there(tmp_path):
-    assert choose_word_budget(None, tmp_path) == DEFAULT_WORDS and choose_word_budget(90, tmp_path) == 90
+    choose = long_documents.choose_word_budget
+    assert choose(None, tmp_path) == DEFAULT_WORDS and choose(90, tmp_path) == 90
     (tmp_path / PICKING).write_text(SentencePickingSettings(60, (0.1, 0.5)).to_json())
-    assert choose_word_budget(None, tmp_path) == choose_word_budget(60, tmp_path) == 60
+    assert choose(None, tmp_path) == choose(60, tmp_path) == 60
     with pytest.raises(InputError, match=r"--words 90: .* were shortened to 60 words"):
-        choose_word_budget(90, tmp_path)
+        choose(90, tmp_path)
     (tmp_path / PICKING).write_text("{")
     with pytest.raises(InputError, match="is damaged"):
-        choose_word_budget(None, tmp_path)
+        choose(None, tmp_path)

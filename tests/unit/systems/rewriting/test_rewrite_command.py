@@ -6,8 +6,7 @@ import pytest
 import torch
 from folders import make_run, save_checkpoint
 from helpers import make_batch, make_task, model_config
-from selection_data import write_data
-from test_likelihood import write_subset
+from selection_data import write_data, write_subset
 from test_pointer_extractor import SIZES, sharpen
 
 from fairseq_etads.commands import rewrite as rewriting

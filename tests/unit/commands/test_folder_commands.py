@@ -1,4 +1,4 @@
-"""``etads-summarize``: kinds of input and output, continuing, documents that fail, options."""
+"""etads-summarize and etads-explain: kinds of input and output, continuing, documents that fail, options."""
 
 import json
 import os
@@ -10,7 +10,8 @@ from programs import run_on_input
 
 from fairseq_etads import Summarizer
 from fairseq_etads.commands import summarize as summarize_command
-from fairseq_etads.commands.summarize import main
+from fairseq_etads.commands.explain import main as explain_main
+from fairseq_etads.commands.summarize import main as summarize_main
 from fairseq_etads.summarizer.documents import DocumentTokenizer
 from fairseq_etads.summarizer.surprisal import Surprisal
 
@@ -34,7 +35,7 @@ def summarize(folder, capsysbinary, monkeypatch):
     """Run the command; returns its status, the lines on standard output, and messages."""
 
     def run(*arguments, stdin=b""):
-        status, out, said = run_on_input(main, [folder, *arguments], stdin, capsysbinary, monkeypatch)
+        status, out, said = run_on_input(summarize_main, [folder, *arguments], stdin, capsysbinary, monkeypatch)
         return status, out.split("\n")[:-1], said
 
     return run
@@ -130,7 +131,10 @@ def test_an_interrupted_run_goes_on_unless_options_changed(summarize, folder, wa
 
     monkeypatch.setattr(summarize_command, "_format_summary_line", ends)
     with pytest.raises(KeyboardInterrupt):
-        summarize(*arguments)
+        summarize(*arguments, "--beam", "1")
+    asked.clear()
+    with pytest.raises(KeyboardInterrupt):
+        summarize(*arguments, "--restart")
     assert not (tmp_path / "out").exists()
     assert "was started with another --beam" in summarize(*arguments, "--beam", "2")[2]
     (folder / "content.npz").write_bytes(b"other")
@@ -164,3 +168,63 @@ def test_documents_that_are_cut_or_unlike_the_training_are_pointed_out(summarize
     figures = {True: Surprisal(14.2, 0.5, 99.5), False: Surprisal(9.0, 0.1, 99.0)}
     monkeypatch.setattr(DocumentTokenizer, "measure_surprisal", lambda _, text: figures["zebra" in text.tokens])
     assert summarize(stdin=b"w1 w2\nZebra w1\n")[2].count("document 2: unlike the documents used to train") == 1
+
+
+# ---- etads-explain
+
+
+@pytest.fixture(scope="module")
+def explained(folder):
+    """The explanations of TEXTS."""
+    summarizer = Summarizer.load(folder, "cpu")
+    return [summarizer.explain(text) for text in TEXTS]
+
+
+@pytest.fixture
+def explain(folder, capsysbinary, tmp_path, monkeypatch):
+    """Run the command in an empty folder; returns its status, standard output, and messages."""
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_text("\n".join(TEXTS) + "\n")
+    return lambda *words, stdin=b"": run_on_input(explain_main, [folder, *words], stdin, capsysbinary, monkeypatch)
+
+
+def test_which_document(explain, explained):
+    status, out, said = explain("a.txt", "--lines", "-o", "page.html", "--json", "page.json")
+    assert (status, out) == (0, "") and "this is the first (1); --document chooses another" in said
+    assert Path("page.html").read_text() == explained[0].to_html("a.txt, document 1")
+    assert Path("page.json").read_text() == explained[0].to_json() + "\n"
+    for number, text in ((1, explained[0]), (3, explained[2]), (2, explained[1])):
+        assert explain("a.txt", "--lines", "--document", number, "--json", "-")[1] == text.to_json() + "\n"
+    records = [{"id": name, "article": text} for name, text in zip(("3", "x", "1", "z"), TEXTS)]
+    Path("a.jsonl").write_text("\n".join(map(json.dumps, records)))
+    for name, text in (("3", explained[0]), ("1", explained[2]), ("4", explained[3])):
+        assert explain("a.jsonl", "--document", name, "--json", "-")[1] == text.to_json() + "\n", "by id before number"
+    out = explain("--json", "-", stdin=("\n\n" + TEXTS[2]).encode())[1]
+    assert json.loads(out)["document"] == TEXTS[2], "the first with words"
+
+
+def test_a_page_for_each(explain, explained):
+    Path("a.jsonl").write_text("\n".join([*(json.dumps({"text": text}) for text in TEXTS), "no json"]))
+    status, _, said = explain("a.jsonl", "--document", "all", "-o", "pages")
+    assert status == 1 and "a.jsonl, line 6: not JSON" in said
+    pages = [f"{number:04}.html" for number in range(1, 6)]
+    assert sorted(path.name for path in Path("pages").iterdir()) == [*pages, "index.html"]
+    assert Path("pages", "0003.html").read_text() == explained[2].to_html("a.jsonl, document 3")
+    index = Path("pages", "index.html").read_text()
+    assert explained[2].summary in index and 'href="0003.html"' in index
+
+
+def test_a_folder_with_files_is_refused(explain):
+    Path("site").mkdir()
+    Path("site", "a").write_text("w1")
+    for file in ("a.txt", "site", "site/a"):
+        status, _, said = explain(file, "--document", "all", "-o", "site")
+        assert status == 2 and "--output site already exists" in said
+        assert [path.name for path in Path("site").iterdir()] == ["a"]
+
+
+def test_odd_file_names_are_only_names(explain):
+    name = "<img src=x onerror=alert(1)>&\u202e.txt"
+    Path(name).write_text("w1")
+    status, out, _ = explain(name, "-o", "-")
+    assert status == 0 and "<img" not in out and "&lt;img src=x" in out and "\u202e" not in out
