@@ -1,7 +1,9 @@
-"""ROUGE against hand-computed values, loops and the official scorer; any text; signatures and reports."""
+"""ROUGE against hand-computed values, loops, the official scorer and ROUGE-1.5.5.pl; files of summaries."""
 
 import json
 import re
+import subprocess
+import threading
 
 import numpy as np
 import pytest
@@ -9,13 +11,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mapped import killed_at_seventy
 from rouge_score import rouge_scorer
-from test_perl import needs_perl
 
 from fairseq_etads.commands.rouge import main
 from fairseq_etads.commands.shared_options import parse_metrics
-from fairseq_etads.evaluation import RougeSettings, rouge, score_pairs
+from fairseq_etads.evaluation import (
+    RougeSettings,
+    perl_rouge,
+    read_lines,
+    rouge,
+    score_pairs,
+    split_summary_into_sentences,
+)
+from fairseq_etads.evaluation.perl_rouge import find_perl_rouge, read_irregular_forms
 from fairseq_etads.evaluation.resampling import compare_pairs, correct_p_values
+from fairseq_etads.evaluation.summaries import find_swapped_hypotheses_and_references, truncate_sentences
 from fairseq_etads.platform.processes import map_in_processes
+
+
+def perl_missing():
+    try:
+        find_perl_rouge()
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+needs_perl = pytest.mark.skipif(bool(perl_missing()), reason=perl_missing() or "ROUGE-1.5.5.pl is there")
+
 
 METRICS, OFFICIAL = ("rouge1", "rouge2", "rougeL"), ("rouge1", "rouge2", "rougeLsum")
 HYPOTHESES = [
@@ -206,3 +228,145 @@ def test_systems_are_scored_in_one_table_and_tested_against_the_first(tmp_path, 
     assert main([files["ref"]]) != 0 and "REF" in capsys.readouterr().err
     assert main([files["one"], files["two"], files["ref"], "--bootstrap", "0"]) == 0
     assert f"{files['two']} may not be references" in capsys.readouterr().err
+
+
+def test_only_line_feeds_end_lines(tmp_path):
+    path = tmp_path / "lines.txt"
+    path.write_bytes("a\u2028b\x0cc\r\n\nd".encode())
+    assert read_lines(str(path)) == ["a\u2028b\x0cc", "", "d"]
+    path.write_bytes(b"\n")
+    assert read_lines(str(path)) == [""]
+
+
+@pytest.mark.parametrize(
+    "text, sentences",
+    [
+        ("a b . <q>c d .<q>", ["a b .", "c d ."]),
+        ("a b . c d . <q> e", ["a b . c d .", "e"]),  # if there are marks, sentences end only there
+        ("a b . c d .", ["a b .", "c d ."]),  # tokenised
+        ("J. Smith came .", ["J. Smith came ."]),  # an initial
+        ('he said " no . " she left .', ['he said " no . "', "she left ."]),
+        ("dr. smith came .", ["dr.", "smith came ."]),  # this is a documented limit of untrained rules
+        ("a\nb", ["a b"]),  # a line break counts as white space
+        (" <q> ", []),
+    ],
+)
+def test_split_summary(text, sentences):
+    assert split_summary_into_sentences(text) == sentences
+    assert split_summary_into_sentences("a . ## b", sentence_mark="##") == ["a .", "b"]
+    assert split_summary_into_sentences("a <q> b . c", split_sentences=False) == ["a b . c"]
+
+
+@settings(max_examples=60)
+@given(st.lists(ANY_TEXT, max_size=5), st.integers(1, 90))
+def test_bytes_are_counted_as_a_loop_counts_them(sentences, limit):
+    kept = truncate_sentences(sentences, limit)
+    used, expected = 0, []
+    for sentence in sentences:
+        cut = b""
+        for character in sentence:
+            data = character.encode()
+            if used + len(data) > limit:
+                used = limit
+                break
+            cut += data
+            used += len(data)
+        expected.append(cut.decode())
+        if used >= limit:
+            break
+    assert kept == expected
+
+
+def test_swapped_files_are_noticed_by_their_names():
+    swapped = [("test.target", "out.txt"), ("summaries.txt", "predictions.txt")]
+    right = [("out.txt", "test.target"), ("runs/reference/summaries.txt", "test.target")]  # folders do not count
+    for hypothesis, reference in (*swapped, *right):
+        warnings = list(find_swapped_hypotheses_and_references(hypothesis, [reference], [["a"], ["b"]]))
+        assert bool(warnings) == ((hypothesis, reference) in swapped)
+
+
+@needs_perl
+def test_perl_and_python_give_the_same_with_the_same_stems():
+    hypotheses = [
+        "the cats sat on the mat . <q> a dog barked .",
+        "police killed the gunman .",
+        "",
+        "children were there",
+    ]
+    first = ["the cat was on the mat . <q> the dogs barked loudly .", "police kill the gunman <q> he ran", "a b", ""]
+    second = ["a mat .", "the gunman was killed by police", "", "a child is there"]
+    for options in ({"irregular": True}, {"irregular": False}, {"stem": False}, {"byte_limit": 12}):
+        for multi in ("best", "average"):
+            common = {"metrics": ("rouge1", "rouge2", "rougeL"), "multi": multi, "irregular": False, **options}
+            python, perl = (
+                score_pairs(hypotheses, [first, second], RougeSettings(backend=backend, **common))
+                for backend in ("python", "perl")
+            )
+            assert np.abs(python - perl).max() < 0.002, (options, multi)  # Perl prints only five digits
+
+
+@needs_perl
+def test_irregular_forms_are_what_perl_adds_by_default():
+    found = {backend: rouge(["many children"], ["a child"], backend=backend) for backend in ("python", "perl")}
+    assert found["python"].scores["rouge1"].f1 == 0 and found["perl"].scores["rouge1"].f1 == pytest.approx(50)
+    assert "stem:irregular+porter" in found["perl"].signature and "backend:ROUGE-1.5.5.pl" in found["perl"].signature
+    assert rouge(["many children"], ["a child"], irregular=True).scores["rouge1"].f1 == pytest.approx(50)
+    assert read_irregular_forms(find_perl_rouge())["children"] == "child"
+
+
+@needs_perl
+def test_bytes_are_those_of_perls_own_option(tmp_path):
+    """This project cuts the text before the script sees it; -b must have the same effect on ROUGE-N."""
+    home = find_perl_rouge()
+    (tmp_path / "smart_common_words.txt").write_text("")
+    make = 'use DB_File; tie %f, "DB_File", $ARGV[0], O_CREAT | O_RDWR, 0640, $DB_HASH'
+    subprocess.run(["perl", "-e", make, str(tmp_path / "WordNet-2.0.exc.db")], check=True)
+    hypothesis, reference = "one two three <q> four five six seven", "one three four <q> five nine six"
+    for name, text in (("h", hypothesis), ("r", reference)):
+        (tmp_path / name).write_text(text.replace(" <q> ", "\n") + "\n")
+    (tmp_path / "list").write_text("h r\n")
+    for limit in (5, 13, 18, 22, 99):
+        out = subprocess.run(
+            ["perl", "-I", str(home), str(home / "ROUGE-1.5.5.pl"), "-e", ".", "-z", "SPL", "-n", "1", "-x", "-m"]
+            + ["-b", str(limit), "list"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        recall = float(out.split("Average_R: ")[1].split()[0])
+        ours = rouge([hypothesis], [reference], metrics=("rouge1",), byte_limit=limit).scores["rouge1"].recall
+        assert ours == pytest.approx(100 * recall, abs=0.002), limit
+
+
+@needs_perl
+def test_skip_bigrams_and_jobs_which_leave_no_file_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    hypotheses, references = ["a b c d", "x y", "c b a"], ["a b c e", "x y", "a b c"]
+    one, two = (
+        score_pairs(hypotheses, [references], RougeSettings(metrics=("rougeSU4",), backend="perl"), jobs=jobs)
+        for jobs in (1, 2)
+    )
+    # In the first pair match 3 of 6 skip-bigrams (ab, ac, bc) and all 3 words that the script counts (it leaves out the
+    # last).
+    assert one[0, 0].tolist() == pytest.approx([100 * 6 / 9] * 3, abs=0.001)
+    assert (one == two).all() and one[1, 0, 0] == pytest.approx(100)
+    assert not list(tmp_path.iterdir())
+
+
+@needs_perl
+def test_processes_that_share_the_references_of_a_document_score_their_own(monkeypatch):
+    """All lists are written before the first is read, as can happen with any threads."""
+    run, barrier = perl_rouge._run_perl, threading.Barrier(4, timeout=30)
+
+    def wait_for_all(arguments, **kwargs):
+        if "SPL" in arguments:
+            barrier.wait()
+        return run(arguments, **kwargs)
+
+    monkeypatch.setattr(perl_rouge, "_run_perl", wait_for_all)
+    references = [["x y"], ["a b"], ["x b"], ["a c"]]
+    (found,) = perl_rouge.score_with_perl(
+        find_perl_rouge(), [[["a b"], *references]], ["rouge1"], True, True, False, jobs=4
+    )
+    assert found[:, 0, 0].tolist() == [0, 1, 0.5, 0.5]
