@@ -46,7 +46,6 @@ def write(path, *lines):
 
 @pytest.mark.parametrize("prefix", [STAMP, HYDRA, ""])
 def test_lines_of_every_origin_hold_the_same(prefix):
-    """Lines come from the terminal, through Hydra, and from a --log-file; some have no time."""
     found = parse(
         "2026-11-22 07:32:32 | INFO | fairseq.trainer | begin training epoch 1",
         inner(10, prefix, loss=8.5, p_gen=0.5, coverage_loss="1.5e-05"),
@@ -85,7 +84,6 @@ ANEW = STAMP.format("fairseq.trainer") + "No existing checkpoint found a/checkpo
         ([LOADED, inner(30, loss=1)], {10: 9, 20: 8, 30: 1}),
         ([LOADED], {10: 9, 20: 8}),
         ([inner(30, loss=1)], {10: 9, 20: 8, 30: 1}),  # a --log-file does not record the loaded checkpoint
-        ([LOADED, inner(45, loss=1)], {10: 9, 20: 8, 45: 1}),  # with another --log-interval
         ([ANEW, inner(15, loss=1)], {15: 1}),
         ([inner(40, loss=1)], {10: 9, 20: 8, 30: 7, 35: 7.5, 40: 1}),  # a line occurs twice, and the later one counts
     ],
@@ -137,14 +135,9 @@ def test_panels_hold_every_figure_of_every_run(tmp_path, panels, capsys):
         f"{runs[0]}: valid": [(20, 6)],
         f"{runs[1]}: training": [(10, 6), (20, 5)],
     }
-    assert "/first: 20 updates; 1 validation on valid, lowest loss 6 after update 20" in capsys.readouterr().out
     assert main([runs[0], "--figures", "wps,loss"]) == 0
     assert list(panels[1]) == ["wps", "loss"]
-    for options, words in (
-        ([str(tmp_path)], "no train.log"),
-        (empty, "none of the 2 logs"),
-        ([runs[0], "--figures", "loss,lss"], '--figures "lss"'),
-    ):
+    for options, words in ((empty, "none of the 2 logs"), ([runs[0], "--figures", "loss,lss"], '--figures "lss"')):
         assert main(options) == 2 and words in capsys.readouterr().err
 
 
@@ -155,8 +148,6 @@ def test_a_plot_appears_when_it_is_complete_and_is_the_same_every_time(tmp_path,
     for path in plots:
         assert main([log, "--out", str(path)]) == 0
     assert plots[0].read_bytes() == plots[1].read_bytes()
-    assert main([str(tmp_path)]) == 0
-    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
     def fail(self, path, **options):
         Path(path).write_text("half")

@@ -1,4 +1,4 @@
-"""--tokenizer etads, from raw text to tokens and back; text of other languages, and marks of other tools."""
+"""--tokenizer etads: from raw text to tokens and back, in all languages; marks of other tools; characters of tokens."""
 
 import json
 from argparse import Namespace
@@ -8,10 +8,14 @@ import pytest
 from etads_preprocess.corpus import main as corpus
 from etads_preprocess.prepare import main as prepare
 from fairseq.data import encoders
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fairseq_etads.commands.rouge import main as rouge
 from fairseq_etads.data.preparation import read_inference_preprocessing_options
 from fairseq_etads.evaluation import split_summary_into_sentences
+from fairseq_etads.summarizer import summary
+from fairseq_etads.summarizer.summary import WINDOW, align_tokens, fold_for_alignment, guess_token_spelling
 from fairseq_etads.text.documents import (
     SENTENCE_MARKS,
     SPECIAL_SYMBOLS,
@@ -19,18 +23,14 @@ from fairseq_etads.text.documents import (
     UNKNOWN_WORDS,
     add_full_stop,
     count_marks,
+    join_to_one_line,
 )
+from fairseq_etads.text.tokenizer import TextTokenizer, TextTokenizerConfig
 from fairseq_etads.text.words import LANGUAGES, SENTENCE_MARK, WORD_KINDS, MosesWordTokenizer, split_sentences
 
 
 def build(**options):
     return encoders.build_tokenizer(Namespace(tokenizer="etads", **options))
-
-
-def test_moses_words_in_lower_case():
-    tokenizer = build()
-    assert tokenizer.encode("It doesn't <play> MP3-files & co.") == "it doesn 't < play > mp3 @-@ files & co ."
-    assert tokenizer.decode("it doesn 't play mp3 @-@ files & co .") == "it doesn't play mp3-files & co."
 
 
 @pytest.mark.parametrize("words", ["moses", "ptb"])
@@ -64,13 +64,6 @@ def test_no_sentence_mark_is_forged(words, keep_case):
 
 
 @pytest.mark.parametrize("words", WORD_KINDS)
-@pytest.mark.parametrize("line", ["", "\t\0", " <q>  <q> "])
-def test_nothing_stays_nothing(words, line):
-    assert build(text_words=words, text_sentence_marks="insert").encode(line) == ""
-    assert build(text_words=words).decode("") == ""
-
-
-@pytest.mark.parametrize("words", WORD_KINDS)
 def test_sentence_marks_are_one_token_and_survive_detokenisation(words):
     line = "One is here. <q> Two isn't!"
     kept = build(text_words=words, text_sentence_marks="keep")
@@ -83,18 +76,21 @@ def test_sentence_marks_are_one_token_and_survive_detokenisation(words):
     assert SENTENCE_MARK not in dropped
     assert dropped.split() == encoded.replace(SENTENCE_MARK, " ").split()
     assert build(text_words=words).encode("One is here.") == kept.encode("One is here.")
+    for nothing in ("", "\t\0", " <q>  <q> "):
+        assert build(text_words=words, text_sentence_marks="insert").encode(nothing) == ""
+    assert build(text_words=words).decode("") == ""
 
 
 def test_marks_are_inserted_only_where_a_text_has_none():
     tokenizer = build(text_words="ptb", text_sentence_marks="insert")
     assert tokenizer.encode("Mr. A came. He left.") == "mr. a came . <q> he left ."
     assert tokenizer.encode("Mr. A came. He left. <q> End.") == "mr. a came. he left . <q> end ."
-    keeping = build(text_words="ptb", text_sentence_marks="keep")
-    assert keeping.encode("He came. He left.") == "he came . he left ."
 
 
-def test_words_of_the_treebank_of_tokenised_and_of_raw_text():
-    assert build(text_words="ptb").encode("He came. She (5) left.") == "he came . she -lrb- 5 -rrb- left ."
+def test_words_of_moses_of_the_treebank_of_tokenised_and_of_raw_text():
+    encoded = build().encode("It doesn't <play> MP3-files & co.")
+    assert encoded == "it doesn 't < play > mp3 @-@ files & co ."
+    assert build().decode(encoded.replace("< play > ", "")) == "it doesn't mp3-files & co."
     assert build(text_words="ptb").decode("he came . <q> she -lrb- 5 -rrb- left .") == "he came. <q> she (5) left."
     assert build(text_words="spaces").encode("u.s. <unk> don't ( #.# )") == "u.s. <unk> don't ( #.# )"
     tokenizer = build(text_words="raw", text_keep_case=True)
@@ -103,11 +99,9 @@ def test_words_of_the_treebank_of_tokenised_and_of_raw_text():
 
 SENTENCES = [
     ("en", "वर्षा होगी।| ठंड बढ़ेगी।| क्या हम जाएँ?| नहीं॥"),
-    ("en", "کھیل ہوگا۔| شام ہوگی۔"),
     ("en", "هل جاء؟|لا."),
     ("en", "Սա է։| ሰላም ነው።|ደህና፧| ကောင်းပါတယ်။|ខ្មែរ។|今日｡|「明日。」|で"),
     ("de", "Am 3. Mai kam er.| Sie rief: »Komm!«| „Ja.“| Er blieb bzw. schlief."),
-    ("es", "El Sr. Ruiz llegó.| «¡Hola!»| Se fue."),
     ("fr", "M. Dupont dit : « Oui. »| Il part."),
     ("cs", "Přišel 3. května.| Např. Ing. Novák.| Konec."),
     ("el", "Πού είναι;| Ο κ. Παπάς ήρθε;| Ναι."),
@@ -131,7 +125,6 @@ def test_sentences_of_each_language_and_no_full_stop_is_added(language, text):
         ("en", "the players’ first win, and John’s: “Yes,” he said, “no.”"),
         ("en", "O’Brien said ‘yes’ to rock’n’roll of the ’90s; ask @user about #MeToo and https://www.x.org/a_b"),
         ("en", "C++ library for Go, C# and F# code in g++. (C++) libstdc++ a + b"),
-        ("en", "새 지하철 노선이 내년에 개통된다."),
         ("en", "👩‍💻 works ❤️ 👍🏽 in ที่นี่ดีมาก"),
         ("en", "他说“好”。 צה״ל בא"),
         ("zh", "地图，在这里：好；（是）、吧……真的？！《书》——他"),
@@ -139,7 +132,6 @@ def test_sentences_of_each_language_and_no_full_stop_is_added(language, text):
         ("fa", "آیا آمد؟ بله، رفت؛ شب. Ո՞ւր է։ ሰላም፣ ነው።"),
         ("de", "Er sagte: „Ja.“ Dann »Komm!« und ging."),
         ("fr", "L’amour d’un ami : « Oui » dit-il."),
-        ("es", "Dijo «hola» y “adiós”."),
     ],
 )
 def test_text_comes_back_from_the_words_of_moses(language, text):
@@ -226,3 +218,84 @@ def test_sentences_glued_to_the_next_are_warned_of_if_most_lines_have_them(tmp_p
     rouge([str(tmp_path / "out.txt"), str(tmp_path / "test.target"), "--bootstrap", "0"])
     err = capsys.readouterr().err
     assert "out.txt: in 2 of 3 lines, no space follows the end of a sentence" in err and "test.target" not in err
+
+
+TOKENIZERS = {kind: TextTokenizer(TextTokenizerConfig(text_words=kind)) for kind in WORD_KINDS}
+
+
+def aligned(text, kind="moses"):
+    """Pair each token with the characters that it is said to come from."""
+    tokens = TOKENIZERS[kind].encode(join_to_one_line(text)).split()
+    spans = align_tokens(text, [guess_token_spelling(token, kind, None) for token in tokens])
+    return [(token, None if span is None else text[slice(*span)]) for token, span in zip(tokens, spans)]
+
+
+@pytest.mark.parametrize(
+    "text,pairs",
+    [
+        ("A well-known Game.", ["A", "well", "-", "known", "Game", "."]),
+        ("don't “quote” it … now", ["don", "'t", "“", "quote", "”", "it", "…", "now"]),
+        ("cafe\u0301 CAFE\u0301 café", ["cafe\u0301", "CAFE\u0301", "café"]),
+        ("\u0130stanbul STRASSE Straße", ["\u0130stanbul", "STRASSE", "Straße"]),
+        ("soft\u00adhyphen zero\u200bwidth", ["soft\u00adhyphen", "zero\u200bwidth"]),
+        ("😀 two😀😀 end", ["😀", "two", "😀", "😀", "end"]),
+        ("ﬁne ① ½ tab\tand\0end", ["ﬁne", "①", "½", "tab", "and", "end"]),
+        ("half \ud83d surrogate", ["half", "\ud83d", "surrogate"]),
+        ("one <q> two", ["one", "two"]),
+    ],
+)
+def test_words_are_found_where_they_stand(text, pairs):
+    assert [found for _, found in aligned(text)] == pairs
+
+
+def test_changed_signs_and_single_characters_are_found():
+    tokens, found = zip(*aligned('He said "yes" (twice) – don\'t.', "ptb"))
+    assert " ".join(tokens) == "he said `` yes '' -lrb- twice -rrb- -- do n't ."
+    assert " ".join(found) == 'He said " yes " ( twice ) – do n\'t .'
+    assert [text for _, text in aligned("中文 abc文", "characters")] == ["中", "文", "abc", "文"]
+
+
+def test_subwords_have_parts_of_words():
+    text = "Unknown Words"
+    for kind, tokens in (
+        ("subword_nmt", ["un@@", "know@@", "n", "words"]),
+        ("sentencepiece", ["▁un", "know", "n", "▁", "words"]),
+    ):
+        spans = align_tokens(text, [guess_token_spelling(token, "raw", kind) for token in tokens])
+        assert [text[slice(*span)] for span in spans if span] == ["Un", "know", "n", "Words"], kind
+
+
+def test_what_is_not_in_the_text_is_left_out_and_what_follows_is_found():
+    assert align_tokens("one two three four five", ["one", "zwei", "three", "four", "five"])[1:3] == [None, (8, 13)]
+    # The token is not in its place, and occurs in two other places.
+    assert align_tokens("a b c b d", ["x", "b"]) == [None, None]
+    assert align_tokens("a b c d", ["x", "b"]) == [None, (2, 3)]
+    # The tokens after it tell which of two places is its own.
+    assert align_tokens("a b c b delta epsilon", ["x", "b", "delta", "epsilon"])[:2] == [None, (6, 7)]
+    assert align_tokens("", ["a"]) == [None]
+    far = "x " * (2 * WINDOW) + "the very last words"
+    assert align_tokens(far, ["the", "very", "last", "words"]) == [None] * 4
+    # A mark between sentences has no spelling.
+    assert align_tokens("One bee. Two dogs.", ["one", "bee", ".", "", "two"]) == [(0, 3), (4, 7), (7, 8), None, (9, 12)]
+
+
+@pytest.mark.parametrize("kind", WORD_KINDS)
+@given(text=st.text(max_size=60))
+def test_any_text_is_aligned_in_order_and_inside(kind, text):
+    tokens = TOKENIZERS[kind].encode(join_to_one_line(text)).split()
+    spans = align_tokens(text, [guess_token_spelling(token, kind, None) for token in tokens])
+    assert len(spans) == len(tokens)
+    found = [span for span in spans if span is not None]
+    assert all(0 <= start < end <= len(text) for start, end in found)
+    assert found == sorted(found)
+    for token, span in zip(tokens, spans):
+        if span is not None:
+            assert fold_for_alignment(guess_token_spelling(token, kind, None)) in fold_for_alignment(text[slice(*span)])
+
+
+def test_a_long_text_is_only_folded_as_far_as_its_tokens_go(monkeypatch):
+    folded = []
+    plain = summary.fold_for_alignment
+    monkeypatch.setattr(summary, "fold_for_alignment", lambda text: folded.append(text) or plain(text))
+    assert align_tokens("word " * 100_000, ["word"] * 10)[-1] == (45, 49)
+    assert sum(map(len, folded)) < 50_000
