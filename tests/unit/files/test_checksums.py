@@ -1,7 +1,6 @@
 """SHA256SUMS notices damage anywhere; stored files say of which kind and version they are."""
 
 import contextlib
-import json
 import shutil
 import subprocess
 from argparse import Namespace
@@ -10,7 +9,6 @@ import pytest
 import torch
 from helpers import make_task
 
-from fairseq_etads.commands.likelihood import read_likelihoods
 from fairseq_etads.data.labels import SelectionFile, SentencePickingSettings, write_label_rows
 from fairseq_etads.files.checksums import NAME, Checksums
 from fairseq_etads.files.inputs import check_format, name_format
@@ -129,7 +127,6 @@ def test_the_task_compares_dictionaries_and_the_subword_model(tmp_path):
         ({"format": "fairseq-etads picking 3"}, r"FILE: written by a later version .* reads up to 2\): update with"),
         ({"format": "fairseq-etads picking", "schema_version": 3}, "written by a later version"),
         ({"format": "fairseq-etads shortlist 1"}, 'FILE: not a file of the kind "picking" .*; make it again'),
-        ({"format": None}, "not a file of the kind"),
         *(({"format": f"fairseq-etads picking {wrong}"}, "is not a version") for wrong in ("0", "1.0", "one", "")),
         *(({"format": "fairseq-etads picking", "schema_version": x}, "is not a version") for x in (0, "1", 1.0, True)),
     ],
@@ -141,8 +138,6 @@ def test_kinds_and_versions(header, words):
 
 def test_readers_refuse_a_later_version_and_read_files_without_one(tmp_path, monkeypatch):
     labels, picking, content = (tmp_path / name for name in ("labels.words.test", "picking.json", "content.npz"))
-    likelihoods = tmp_path / "likelihood-test-best.json"
-    scores = {"checkpoint": "", "data": "", "subset": "", "log_likelihood": [], "tokens": [], "unknown": []}
     readers = (
         (labels, lambda: SelectionFile(labels, "--labels").header["documents"] == 0),
         (picking, lambda: SentencePickingSettings.read(picking, "").words == 5),
@@ -158,9 +153,6 @@ def test_readers_refuse_a_later_version_and_read_files_without_one(tmp_path, mon
     for _, read in readers:
         with pytest.raises(InputError, match="written by a later version"):
             read()
-    for version in ("", '"format": "fairseq-etads likelihoods 1", ', '"format": "fairseq-etads likelihoods 2", '):
-        likelihoods.write_text("{" + version + json.dumps(scores)[1:])
-        assert (read_likelihoods(likelihoods) is None) == version.endswith('2", ')
     monkeypatch.undo()
     model.save(content)
     for path in (labels, picking):

@@ -224,10 +224,14 @@ TOKENIZERS = {kind: TextTokenizer(TextTokenizerConfig(text_words=kind)) for kind
 
 
 def aligned(text, kind="moses"):
-    """Pair each token with the characters that it is said to come from."""
+    """The tokens of a text, their spellings, and the characters that they are said to come from."""
     tokens = TOKENIZERS[kind].encode(join_to_one_line(text)).split()
-    spans = align_tokens(text, [guess_token_spelling(token, kind, None) for token in tokens])
-    return [(token, None if span is None else text[slice(*span)]) for token, span in zip(tokens, spans)]
+    spellings = [guess_token_spelling(token, kind, None) for token in tokens]
+    return tokens, spellings, align_tokens(text, spellings)
+
+
+def found_in(text, kind="moses"):
+    return [text[slice(*span)] for span in aligned(text, kind)[2]]
 
 
 @pytest.mark.parametrize(
@@ -245,14 +249,14 @@ def aligned(text, kind="moses"):
     ],
 )
 def test_words_are_found_where_they_stand(text, pairs):
-    assert [found for _, found in aligned(text)] == pairs
+    assert found_in(text) == pairs
 
 
 def test_changed_signs_and_single_characters_are_found():
-    tokens, found = zip(*aligned('He said "yes" (twice) – don\'t.', "ptb"))
-    assert " ".join(tokens) == "he said `` yes '' -lrb- twice -rrb- -- do n't ."
-    assert " ".join(found) == 'He said " yes " ( twice ) – do n\'t .'
-    assert [text for _, text in aligned("中文 abc文", "characters")] == ["中", "文", "abc", "文"]
+    text = 'He said "yes" (twice) – don\'t.'
+    assert " ".join(aligned(text, "ptb")[0]) == "he said `` yes '' -lrb- twice -rrb- -- do n't ."
+    assert " ".join(found_in(text, "ptb")) == 'He said " yes " ( twice ) – do n\'t .'
+    assert found_in("中文 abc文", "characters") == ["中", "文", "abc", "文"]
 
 
 def test_subwords_have_parts_of_words():
@@ -282,15 +286,12 @@ def test_what_is_not_in_the_text_is_left_out_and_what_follows_is_found():
 @pytest.mark.parametrize("kind", WORD_KINDS)
 @given(text=st.text(max_size=60))
 def test_any_text_is_aligned_in_order_and_inside(kind, text):
-    tokens = TOKENIZERS[kind].encode(join_to_one_line(text)).split()
-    spans = align_tokens(text, [guess_token_spelling(token, kind, None) for token in tokens])
+    tokens, spellings, spans = aligned(text, kind)
     assert len(spans) == len(tokens)
     found = [span for span in spans if span is not None]
-    assert all(0 <= start < end <= len(text) for start, end in found)
-    assert found == sorted(found)
-    for token, span in zip(tokens, spans):
-        if span is not None:
-            assert fold_for_alignment(guess_token_spelling(token, kind, None)) in fold_for_alignment(text[slice(*span)])
+    assert all(0 <= start < end <= len(text) for start, end in found) and found == sorted(found)
+    for spelling, span in zip(spellings, spans):
+        assert span is None or fold_for_alignment(spelling) in fold_for_alignment(text[slice(*span)])
 
 
 def test_a_long_text_is_only_folded_as_far_as_its_tokens_go(monkeypatch):
