@@ -1,4 +1,4 @@
-"""Forms of focus-attention: the default in each case, very long documents in parts, devices, and memory."""
+"""Kernels of attention: forms of focus-attention, torch's choice on GPUs, and graphs of torch.compile."""
 
 import logging
 import math
@@ -8,18 +8,23 @@ import pytest
 import torch
 import torch.nn.functional as F
 from helpers import make_model
+from steps import make_sample, steps_task
 
 from fairseq_etads import attention
 from fairseq_etads.attention import FOCUS_FORMS, KERNELS, choose_focus_form, focal_bias, focus_attention
-from fairseq_etads.kernels import focus_columns
+from fairseq_etads.kernels import focus_columns, operators
+from fairseq_etads.kernels.operators import find_fused_kernel, warn_without_fused_kernel
 
-AMPERE = (8, 0)
+V100, A100, RTX, H100 = (7, 0), (8, 0), (8, 9), (9, 0)
+FP32, FP16, BF16 = torch.float32, torch.float16, torch.bfloat16
+GRAPHS = {"etads": 8, "etads_basic": 8}
+"""Largest number of graphs of a whole model, to be lowered. fairseq's encoder and decoder look for padding."""
 
 
 class OnGpu:
-    """A tensor of queries on a GPU, as far as the choice of a form looks at it."""
+    """A tensor of queries on a GPU, as far as the choice of a form or kernel looks at it."""
 
-    is_cuda, device = True, torch.device("cuda")
+    is_cuda, device, dtype = True, torch.device("cuda"), FP32
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -37,8 +42,8 @@ class OnGpu:
 )
 def test_columns_are_used_only_where_sums_are_exact(monkeypatch, caplog, kernel, on_gpu, exact, known, dtype, form):
     """Elsewhere, the log says once why the bias needs memory for each pair of words."""
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: AMPERE)
-    monkeypatch.setattr(attention, "EXACT_COLUMNS", {("cpu", None), ("cuda", AMPERE) if known else None})
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: A100)
+    monkeypatch.setattr(attention, "EXACT_COLUMNS", {("cpu", None), ("cuda", A100) if known else None})
     monkeypatch.setattr(attention, "_has_exact_products", lambda device: exact)
     attention._log_form.cache_clear()
     q = OnGpu() if on_gpu else torch.empty(1, 1, 5, 4)
@@ -210,3 +215,58 @@ def test_fused_kernels_get_the_smallest_width_that_is_a_multiple_of_eight(monkey
     assert [[x.shape[-1] for x in call[:3]] for call in seen] == [[columns] * 3 for columns in expected]
     with torch.device("meta"):  # torch would refuse to mix it with a tensor that is made on the default device
         assert focus_attention(*inputs, mask).device == inputs[0].device
+
+
+@pytest.mark.parametrize(
+    "dtype, width, masked, capability, dropout_p, kernel",
+    [
+        (FP32, 30, True, A100, 0.0, "math"),
+        (FP32, 30, True, V100, 0.0, "efficient"),
+        (FP16, 64, True, A100, 0.0, "efficient"),
+        (BF16, 36, True, RTX, 0.0, "math"),
+        (BF16, 36, False, RTX, 0.1, "flash"),
+        (BF16, 64, True, H100, 0.0, "cudnn"),
+        (BF16, 64, True, H100, 0.1, "efficient"),  # cuDNN's dropout is a multiple of 1/16
+        (BF16, 64, False, H100, 0.125, "cudnn"),
+        (BF16, 64, False, V100, 0.0, "math"),
+        (FP16, 30, True, (6, 0), 0.0, "efficient"),
+        (torch.float64, 64, False, A100, 0.0, "math"),
+    ],
+)
+def test_the_kernel_is_that_of_torchs_rules(dtype, width, masked, capability, dropout_p, kernel):
+    assert find_fused_kernel(dtype, width, masked, capability, dropout_p) == kernel
+
+
+@pytest.mark.parametrize("width, count", [(64, 0), (30, 1)])
+def test_attention_without_a_fused_kernel_on_a_gpu_is_named_once(width, count, monkeypatch, caplog):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: A100)
+    operators._warn_about_missing_kernel.cache_clear()
+    with caplog.at_level(logging.WARNING, "fairseq_etads.kernels.operators"):
+        warn_without_fused_kernel(torch.ones(1, 30), width, 0.0, masked=True)
+        assert not caplog.records
+        for _ in range(2):
+            warn_without_fused_kernel(OnGpu(), width, 0.0, masked=True)
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == count and all("width 30 in float32" in text and "multiples of 4" in text for text in said)
+
+
+def arguments_of(layer, model, net_input):
+    """Arguments with which a model calls a layer."""
+    found = []
+    with layer.register_forward_pre_hook(lambda _, args, named: found.append((args, named)), with_kwargs=True):
+        model(**net_input)
+    return found[0]
+
+
+@pytest.mark.parametrize("arch", GRAPHS)
+def test_layers_are_one_graph_and_models_few(arch):
+    model = make_model(arch, steps_task()).train()
+    net_input = make_sample(model)["net_input"]
+    for layer in (model.encoder.layers[0], model.decoder.layers[0]):
+        args, named = arguments_of(layer, model, net_input)
+        torch._dynamo.reset()
+        found = torch._dynamo.explain(layer)(*args, **named)
+        assert (found.graph_count, found.graph_break_count) == (1, 0), [r.user_stack[-1] for r in found.break_reasons]
+    torch._dynamo.reset()
+    found = torch._dynamo.explain(model)(**net_input)
+    assert found.graph_count <= GRAPHS[arch], [r.user_stack[-1] for r in found.break_reasons]
