@@ -269,17 +269,14 @@ def weights_of_selection(model):
     words, sentences = encoder.gru.rnn, encoder.sentences.gru.rnn
     return {
         **weights_of_decoder(model),
-        **{
-            "words_forward": gru(words, "_l0"),
-            "words_backward": gru(words, "_l0_reverse"),
-            "decoder": gru(decoder.cell),
-        },
+        **{"words_forward": gru(words, "_l0"), "words_backward": gru(words, "_l0_reverse")},
         **{"sentences_forward": gru(sentences, "_l0"), "sentences_backward": gru(sentences, "_l0_reverse")},
         **{"W_g": torch.cat([gate.state_proj.weight, gate.document_proj.weight], 1), "b_g": gate.document_proj.bias},
         **{"W": selector.first_plan.weight, "W_h": encoder.sentences.keys.weight, "v_s": selector.attention.weight},
         **{"W_q": selector.attention.from_hidden.weight, "b": selector.attention.from_hidden.bias},
         **{"W_r": selector.sentence_start.weight, "b_r": selector.sentence_start.bias, "plan": gru(selector.cell)},
         **{"w": decoder.pointer.gate.weight[0], "b_gen": decoder.pointer.gate.bias[0], "W_c": encoder.keys.weight},
+        "decoder": gru(decoder.cell),
     }
 
 
