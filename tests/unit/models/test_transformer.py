@@ -15,16 +15,7 @@ from recurrent import SUMMARIES
 
 from fairseq_etads.commands.average import average_checkpoints, main
 from fairseq_etads.layers import encoder
-from fairseq_etads.layers.encoder import (
-    PROJECTIONS,
-    SUBLAYERS,
-    EncoderAttention,
-    EncoderGate,
-    FocusAttention,
-    LayerAggregation,
-    blockwise_attention,
-    map_shared_names,
-)
+from fairseq_etads.layers.encoder import EncoderGate, FocusAttention, LayerAggregation, map_shared_names
 from fairseq_etads.models.transformer import BridgeAttention, NeighbourProjections
 from fairseq_etads.models.transformer_options import parse_layer_numbers
 from fairseq_etads.search.inference import InferenceModel
@@ -33,7 +24,7 @@ from fairseq_etads.search.options import INFER_DTYPES
 WIDTH, HEADS, LENGTH = 8, 2, 7
 SHARE = {"share_encoder_decoder_layers": True}
 READ = {"truncate_source": 400, "truncate_target": 100, "no_end_if_cut": False}
-PER_LAYER = 2 * (len(PROJECTIONS) + len(SUBLAYERS))  # a weight and a bias each
+PER_LAYER = 2 * (len(encoder.PROJECTIONS) + len(encoder.SUBLAYERS))  # a weight and a bias each
 
 
 def decode(model, tokens, previous):
@@ -247,7 +238,7 @@ def test_at_the_limits_the_layers_before_the_last_are_aggregated(layers, documen
 
 def assert_shared(model):
     for encoder_layer, decoder_layer in zip(list(model.encoder.layers), list(model.decoder.layers)):
-        for part in (*(f"self_attn.{name}" for name in PROJECTIONS), *SUBLAYERS):
+        for part in (*(f"self_attn.{name}" for name in encoder.PROJECTIONS), *encoder.SUBLAYERS):
             one, other = encoder_layer.get_submodule(part), decoder_layer.get_submodule(part)
             assert one.weight is other.weight and one.bias is other.bias, part
     assert len(map_shared_names(model)) == PER_LAYER * len(model.decoder.layers)
@@ -355,7 +346,7 @@ def in_blocks(monkeypatch):
     """Compute every attention in blocks of three queries; returns the list of calls."""
     monkeypatch.setattr(encoder, "QUERIES_AT_A_TIME", 3)
     monkeypatch.setattr(encoder, "MANY_WEIGHTS", 1)
-    calls, plain = [], blockwise_attention
+    calls, plain = [], encoder.blockwise_attention
     monkeypatch.setattr(encoder, "blockwise_attention", lambda *args: calls.append(1) or plain(*args))
     return calls
 
@@ -368,7 +359,7 @@ def test_the_backward_pass_has_the_same_dropout(monkeypatch):
 
     def outcome():
         torch.manual_seed(1)
-        out = blockwise_attention(q, k, v, mask, 0.5)
+        out = encoder.blockwise_attention(q, k, v, mask, 0.5)
         torch.manual_seed(2)  # other random draws before the backward pass
         return (out, *torch.autograd.grad((out * out.detach().cos()).sum(), (q, k, v)))
 
@@ -383,7 +374,7 @@ def test_no_weights_are_kept(monkeypatch):
     q, k, v = (torch.randn(1, 1, 64, 2, requires_grad=True) for _ in range(3))
     sizes = []
     with torch.autograd.graph.saved_tensors_hooks(lambda x: sizes.append(x.numel()) or x, lambda x: x):
-        blockwise_attention(q, k, v, None, 0.1).sum()
+        encoder.blockwise_attention(q, k, v, None, 0.1).sum()
     assert sizes and max(sizes) <= 64 * 2, "one of a block's weights has 4 x 64 numbers"
 
 
@@ -397,7 +388,7 @@ def test_no_weights_are_kept(monkeypatch):
 def test_blocks_are_for_many_weights_in_training_with_dropout(dropout, training, gradient, many, expected, monkeypatch):
     calls, states = in_blocks(monkeypatch), torch.randn(LENGTH, 2, WIDTH)
     monkeypatch.setattr(encoder, "MANY_WEIGHTS", LENGTH * LENGTH * 2 * HEADS + many)
-    attention = EncoderAttention(WIDTH, HEADS, dropout=dropout, self_attention=True).train(training)
+    attention = encoder.EncoderAttention(WIDTH, HEADS, dropout=dropout, self_attention=True).train(training)
     with torch.set_grad_enabled(gradient):
         attention(states, states, states, need_weights=False)
     assert len(calls) == expected
