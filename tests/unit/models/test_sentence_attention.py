@@ -7,7 +7,7 @@ import pytest
 import reference
 import steps
 import torch
-from helpers import EOS, RECURRENT, make_batch, make_task, model_config
+from helpers import EOS, RECURRENT, make_batch, model_config
 from recurrent import DOCUMENTS, EXTRACTOR, MARK, SUMMARIES, V, log_probs, recurrent, recurrent_task, sharpened
 from seeds import shifted
 from selection_data import names_of_extractor
@@ -184,8 +184,6 @@ def test_another_checkpoint_than_an_extractors_is_refused(trained, change, optio
 
 
 def test_what_does_not_go_together_is_refused():
-    with pytest.raises(ValueError, match='--sentence-attention extractor needs "<q>" at the ends of sentences'):
-        recurrent(ARCH, make_task())
     plain = recurrent_task()
     plain.build_model(config("pointer_generator"))
     with pytest.raises(ValueError, match=r"-loss 1.0 has no effect without --sentence-attention extractor"):
