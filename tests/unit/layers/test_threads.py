@@ -1,5 +1,7 @@
-"""Several threads decode with one generator, or share its parts: each gets the same result as alone."""
+"""Threads and processes decode with one generator, or share its parts: each gets the same result as alone."""
 
+import copy
+import multiprocessing
 import sys
 import threading
 import time
@@ -7,9 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from decoding import DICTIONARY, make_sample, sharpened
+from decoding import DICTIONARY, make_sample, options, sharpened
 from fairseq import search
 from fairseq.token_generation_constraints import pack_constraints
+from helpers import make_task
 from scripted import scripted_model
 
 from fairseq_etads.generation import SummaryGenerator
@@ -51,8 +54,8 @@ STRATEGIES = {
 def test_a_generator_and_its_copy_of_the_weights_are_shared(strategy, infer_dtype, monkeypatch):
     made, make = [], inference._make_inference_copy
     monkeypatch.setattr(inference, "_make_inference_copy", lambda *arguments: made.append(1) or make(*arguments))
-    options = {"search_strategy": STRATEGIES[strategy](), "match_source_len": strategy == "length"}
-    generator = SummaryGenerator([sharpened()], DICTIONARY, 4, max_len_b=12, infer_dtype=infer_dtype, **options)
+    chosen = {"search_strategy": STRATEGIES[strategy](), "match_source_len": strategy == "length"}
+    generator = SummaryGenerator([sharpened()], DICTIONARY, 4, max_len_b=12, infer_dtype=infer_dtype, **chosen)
 
     def summarise(documents):
         constraints = None
@@ -98,3 +101,20 @@ def test_a_dictionary_grows_by_each_word_once():
     encoded = in_threads(lambda line: dictionary.encode_line(line, add_if_not_exist=False).tolist(), lines)
     assert [dictionary.string(torch.tensor(ids)) for ids in encoded] == lines
     assert len(dictionary.symbols) == len(set(dictionary.symbols)) == len(dictionary.count) == len(dictionary.indices)
+
+
+def decode(task, generator):
+    """Tokens and scores of some documents."""
+    found = task.inference_step(generator, generator.models, make_sample([[5, 6, 7, 50], [], [51, 10, 52, 11, 50]]))
+    return [[(h["tokens"].tolist(), h["score"].item()) for h in row] for row in found]
+
+
+def test_tasks_models_generators_and_settings_go_through_a_process_that_is_spawned():
+    task = make_task(tail=30, coverage_penalty=0.3)
+    model = sharpened(task=task, pointer="switch")
+    model.make_generation_fast_()  # as in fairseq's commands
+    generator = task.build_generator([model], options(nbest=2), extra_gen_cls_kwargs={"infer_dtype": "int8"})
+    here = decode(task, generator)  # which packs the weights
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        there, settings = pool.starmap(decode, [(task, generator)]), pool.map(copy.copy, [generator.options])
+    assert there == [here] and settings == [generator.options]

@@ -5,15 +5,9 @@ from argparse import Namespace
 
 import pytest
 import torch
-from fairseq import utils
+from fairseq import models, utils
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.models import (
-    ARCH_CONFIG_REGISTRY,
-    ARCH_MODEL_NAME_REGISTRY,
-    ARCH_MODEL_REGISTRY,
-    FairseqEncoderDecoderModel,
-)
 from omegaconf import OmegaConf
 from steps import RARE, make_sample, steps_task, train_and_decode
 
@@ -34,7 +28,7 @@ def external_config(arch, **options):
     """The options of a tiny model as fairseq-train passes them to the task."""
     sizes = {**TINY, **(FCONV if arch.startswith("fconv") else {})}
     args = Namespace(arch=arch, criterion="summarization_nll", **{**sizes, **options})
-    ARCH_CONFIG_REGISTRY[arch](args)
+    models.ARCH_CONFIG_REGISTRY[arch](args)
     return convert_namespace_to_omegaconf(args).model
 
 
@@ -55,9 +49,9 @@ def without_rare(sample):
 
 def test_each_architecture_trains_and_decodes_or_is_refused_in_words():
     architectures, trained, refused = {}, set(), {}
-    for arch, kind in ARCH_MODEL_REGISTRY.items():
-        if kind.__module__.startswith("fairseq.") and issubclass(kind, FairseqEncoderDecoderModel):
-            architectures.setdefault(ARCH_MODEL_NAME_REGISTRY[arch], arch)
+    for arch, kind in models.ARCH_MODEL_REGISTRY.items():
+        if kind.__module__.startswith("fairseq.") and issubclass(kind, models.FairseqEncoderDecoderModel):
+            architectures.setdefault(models.ARCH_MODEL_NAME_REGISTRY[arch], arch)
     for name, arch in architectures.items():
         try:
             check_external_model(Namespace(arch=arch))

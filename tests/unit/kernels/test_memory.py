@@ -1,19 +1,23 @@
-"""Chunked, recomputed and in-place training computations equal the plain ones, and keep less memory."""
+"""Chunked, recomputed and in-place computations equal the plain ones, and keep less memory; so do searches."""
 
 import pytest
 import torch
 import torch.nn.functional as F
+from decoding import DICTIONARY, sharpened
+from decoding import make_sample as make_documents
 from helpers import make_model, make_task
-from test_criterions import criterion, make_sample
+from steps import make_sample
 
 from fairseq_etads import attention
 from fairseq_etads.attention import saliency_attention
-from fairseq_etads.kernels import focus_columns, linear
+from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.kernels import beam_state, focus_columns, linear
 from fairseq_etads.kernels import operators as kernels
 from fairseq_etads.layers import decoder_output
 from fairseq_etads.layers import encoder as dropouts
 from fairseq_etads.layers.decoder_output import PointingDecoder
 from fairseq_etads.layers.embedding import VocabularyEmbedding, expect_dense_gradient
+from fairseq_etads.training.losses import SummarizationNLL
 
 
 def use(monkeypatch, plain):
@@ -41,7 +45,7 @@ def trained(monkeypatch, plain, pointer="none", smoothing=0.0, coverage=0.0, **o
         torch.manual_seed(3)
         task = make_task(tail=30)
         model = make_model("etads", task, pointer=pointer, dropout=0.0, **options).train()
-        loss_of = criterion(task, label_smoothing=smoothing, coverage_loss=coverage)
+        loss_of = SummarizationNLL(task, label_smoothing=smoothing, coverage_loss=coverage)
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, eps=1e-4)
         losses, gradients = [], {}
         for update in range(2):
@@ -233,3 +237,19 @@ def test_training_linear_is_linear_and_relu_overwrites_what_it_returns(bias):
     with torch.no_grad():
         torch.testing.assert_close(plain(x), expected)
     assert plain.bfloat16()(x.bfloat16()).dtype == torch.bfloat16
+
+
+def test_a_search_holds_documents_once(monkeypatch, documents):
+    """Tensors that grow with the source have one row per document, and columns without descendants are dropped."""
+    sizes, columns = set(), []
+    begin = beam_state.BeamState.begin_step
+
+    def watch(state):
+        begin(state)
+        sizes.update(tensor.size(0) // state.documents for saved in state.memory.values() for tensor in saved.values())
+        columns.append(state.visible.size(2))
+
+    monkeypatch.setattr(beam_state.BeamState, "begin_step", watch)
+    SummaryGenerator([sharpened()], DICTIONARY, 10, min_len=60, max_len_b=60).generate(None, make_documents(documents))
+    assert sizes == {1}
+    assert max(columns) < 0.6 * 61 * 10
