@@ -1,6 +1,9 @@
-"""Entailment models: the network against its oracle, folders, and that a scorer is frozen and deterministic."""
+"""Entailment models: the network against its oracle, folders, frozen scorers; pairs of published files and of text."""
 
+import gzip
+import json
 import random
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -9,6 +12,13 @@ import torch
 from fairseq.data import Dictionary
 from seeds import shifted
 
+from fairseq_etads.data.nli_pairs import (
+    SKIPPED,
+    NliPair,
+    find_tokenisation_problem,
+    format_tab_separated_pair,
+    read_pairs,
+)
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.systems.entailment.model import EntailmentScorer, NliConfig, write_config, write_model
 
@@ -84,12 +94,13 @@ def test_a_folder_gives_the_same_scores(scorer, folder):
 
 
 def test_a_folder_knows_that_digits_are_hidden(scorer, folder):
+    """Treebank rules make "#" a word, so digits that were hidden first would be split."""
     scorer.dictionary.add_symbol("w#")
     hiding = replace(CONFIG, hide_digits=True)
     write_config(folder, hiding, scorer.dictionary, {})
     write_model(folder, hiding.make_model(scorer.dictionary).state_dict())
     again = EntailmentScorer.load(folder)
-    assert again.config.hide_digits
+    assert again.config.make_tokenizer().encode("He isn't 42 or 1,000.") == "he is n't ## or #,### ."
     assert torch.equal(again.score([["w5"]], [["w7"]]), again.score([["w#"]], [["w#"]]))
 
 
@@ -101,9 +112,7 @@ def width(value):
     "name, damage, words",
     [
         ("config.json", None, "has no config.json"),
-        ("config.json", lambda text: text[:-9], "is damaged"),
-        ("config.json", lambda text: text.replace("entailment model", "x"), "not an entailment model"),
-        ("config.json", lambda text: text.replace('"schema_version": 1', '"schema_version": 2'), "update with pip"),
+        ("config.json", lambda text: text.replace("entailment model", "x"), 'of the kind "entailment model"'),
         ("config.json", width('"6"'), '"model" differs from the format'),
         ("config.json", width(10**15), '"model" differs from the format'),
         ("config.json", width(10**6), "much larger than the weights file"),  # and than the memory
@@ -122,3 +131,51 @@ def test_what_is_damaged_is_refused_in_words(folder, name, damage, words):
     with pytest.raises(InputError) as error:
         EntailmentScorer.load(folder)
     assert words in str(error.value) and str(folder) in str(error.value)
+
+
+def published(label, premise="A man sleeps.", **more):
+    """Make a line like SNLI's, with fields that nobody reads."""
+    fields = {"annotator_labels": ["neutral"], "sentence1": premise, "sentence2": "Someone\u2028rests.", **more}
+    return json.dumps({**fields, "gold_label": label}, ensure_ascii=False) + "\n"
+
+
+def test_published_files_are_read_and_undecided_pairs_counted(tmp_path):
+    text = published("entailment") + published("-") + published("contradiction") + published("-")
+    (tmp_path / "snli_1.0_dev.jsonl").write_text(text, encoding="utf-8")
+    (tmp_path / "mnli.jsonl.gz").write_bytes(gzip.compress(text.encode()))
+    for name in ("snli_1.0_dev.jsonl", "mnli.jsonl.gz"):
+        counts = Counter()
+        pairs = list(read_pairs(tmp_path / name, counts))
+        assert pairs == [("A man sleeps.", "Someone\u2028rests.", label) for label in ("entailment", "contradiction")]
+        assert counts == {SKIPPED: 2}
+
+
+def test_text_with_tabs_is_read_as_it_is_written(tmp_path):
+    pairs = [NliPair("a b", "a", "entailment"), NliPair("a\tb\n c", "", "neutral")]
+    (tmp_path / "pairs.tsv").write_text("".join(map(format_tab_separated_pair, pairs)))
+    assert list(read_pairs(tmp_path / "pairs.tsv")) == [("a b", "a", "entailment"), ("a b c", "", "neutral")]
+
+
+@pytest.mark.parametrize(
+    "name, line, words",
+    [
+        ("x.tsv", "a\tb", "2 tab-separated fields"),
+        ("x.tsv", "a\tb\tyes", 'the label is "yes"'),
+        ("x.jsonl", "[" * 100000, "not JSON"),
+        ("x.jsonl", published("neutral", sentence2=None).strip(), "not an object with the texts"),
+    ],
+)
+def test_errors_name_file_and_line(name, line, words, tmp_path):
+    good = published("neutral") if name == "x.jsonl" else "a\tb\tneutral\n"
+    (tmp_path / name).write_text(good + line + "\n", encoding="utf-8")
+    with pytest.raises(InputError, match=f"{name}, line 2: ") as error:
+        list(read_pairs(tmp_path / name))
+    assert words in str(error.value)
+
+
+def test_raw_text_cut_at_spaces_is_warned_of():
+    words = ["a", "person", "is", "at", "a", "diner,", "ordering", "an", "omelette", "airplane."]
+    warning = find_tokenisation_problem(words, "--words")
+    assert '20.0% of the words end in punctuation ("diner,", "airplane.")' in warning and "--words ptb" in warning
+    assert find_tokenisation_problem([], "--words") == ""
+    assert find_tokenisation_problem(["mr.", *["word"] * 50], "--words") == "", "abbreviations may"
