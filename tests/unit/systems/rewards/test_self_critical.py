@@ -1,13 +1,28 @@
-"""summarization_rl: the gradient against an exact one, what is drawn, what is logged, and that it learns."""
+"""summarization_rl: the gradient against an exact one, what is drawn and compared, what rewards see and return."""
 
 import itertools
+import math
+from types import SimpleNamespace
 
 import pytest
 import torch
+from fairseq.data import Dictionary
 from helpers import EOS, PAD, RECURRENT, make_model, make_task
+from seeds import shifted
 from test_criterions import criterion, make_sample
+from test_selector import build as build_selector
+from test_selector import units
 
-from fairseq_etads.systems.rewards.self_critical import SampledSummaries, SummarizationRL
+from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.search.strategies import GREEDY_SCORE, SamplingWithGreedyHypothesis
+from fairseq_etads.systems.entailment.model import NliConfig, write_config, write_model
+from fairseq_etads.systems.rewards.self_critical import (
+    FrequencySaliency,
+    RewardFunctions,
+    SampledSummaries,
+    SummarizationRL,
+    TaggerSaliency,
+)
 
 UNK = 3
 RL = {"rewards": "rougeL", "rl_weight": 1.0, "rl_max_len": 6, "rl_samples": 1, "rl_baseline": "greedy"}
@@ -67,20 +82,20 @@ def test_without_weight_and_in_validation_it_is_the_likelihood_normalised_by_len
     assert size == len(sample["target"]) and "sampled_words" not in logs
 
 
-class Recorder:
-    """A reward that records its inputs, and increases with every call."""
+class Length:
+    """A reward of one for each word of the summary, which records its inputs."""
 
     def __init__(self):
         self.calls = []
 
     def __call__(self, *given):
         self.calls.append(given)
-        return [float(len(self.calls))] * len(given[0])
+        return [float(sum(map(len, text))) for text in given[0]]
 
 
 def test_rewards_see_copied_words_and_sentences():
     """Words that the model does not know, but the document has, have their spelling; ``<q>`` ends a sentence."""
-    _, ours = build(task=make_task(tail=30, mark=True), rewards=f"{__name__}:Recorder", rl_max_len=4)
+    _, ours = build(task=make_task(tail=30, mark=True), rewards=f"{__name__}:Length", rl_max_len=4)
     mark = ours.dictionary.index("<q>")
     sample = make_sample([[50, 5, 61]], [[61, mark, 7]])
     sampled, greedy = torch.tensor([5, mark, 50, EOS]), torch.tensor([EOS])
@@ -88,8 +103,8 @@ def test_rewards_see_copied_words_and_sentences():
     (hypotheses, references, documents), (of_greedy, _, _) = ours.rewards._rewards[0].calls
     assert hypotheses == [[["w1"], ["rare6"]]] and references == [[["rare17"], ["w3"]]] and of_greedy == [[]]
     assert documents == [[["rare6", "w1", "rare17"]]]
-    assert advantages.tolist() == [-1.0]  # the first call had the reward 1, the second 2
-    assert figures[f"reward_{__name__}:Recorder"] == 1
+    assert advantages.tolist() == [2.0]
+    assert figures[f"reward_{__name__}:Length"] == 2
 
 
 @pytest.mark.parametrize("arch", ["etads", "pg_coverage"])
@@ -121,12 +136,183 @@ def test_a_summary_as_long_as_the_model_allows_is_unfinished():
     torch.testing.assert_close(logs[0]["loss"], logs[1]["loss"])
 
 
-class Broken:
-    def __call__(self, hypotheses, references, documents):
-        return [float("nan")] * len(hypotheses)
-
-
 def test_a_reward_that_is_no_number_is_refused():
-    model, ours = build(rewards=f"{__name__}:Broken")
+    model, ours = build()
+    ours.rewards._rewards = [lambda summaries, *_: [math.nan] * len(summaries)]
     with pytest.raises(ValueError, match="a finite number for each summary"):
         ours(model.train(), make_sample())
+
+
+def test_only_the_greedy_hypothesis_is_not_drawn():
+    """Its score tells it: here it is second, as when another hypothesis has ended, and sums of log P round above 0."""
+    p = torch.tensor([0.5, 0.3, 0.2])
+    rows = 4000
+    lprobs = p.log().expand(rows, 3, 3).contiguous()
+    scores = torch.tensor([1e-6, GREEDY_SCORE, -2.0])[None, :, None].repeat(rows, 1, 1)
+    torch.manual_seed(shifted(5))
+    sums, words, parents = SamplingWithGreedyHypothesis(make_task().target_dictionary).step(1, lprobs, scores)
+    assert (words[:, 1] == 0).all() and (sums[:, 1] == GREEDY_SCORE).all()
+    assert parents.tolist() == [[0, 1, 2]] * rows
+    for column in (0, 2):
+        found = words[:, column].bincount(minlength=3) / rows
+        assert ((found - p).abs() < 5 * (p * (1 - p) / rows).sqrt()).all()
+        torch.testing.assert_close(sums[:, column], scores[:, column, 0] + p.log()[words[:, column]])
+
+
+@pytest.mark.parametrize("samples", [1, 2])
+def test_greedy_summaries_are_those_of_a_search_of_their_own(samples):
+    """They are the same, regardless of when they or the samples of their documents end."""
+    model, ours = build("soft", rl_samples=samples, rl_max_len=6)
+    with torch.no_grad():
+        model.decoder.output_projection.weight[EOS] *= 3
+    sample = make_sample([[number, 50 + number, 5, 61] for number in range(5, 25)], [[5]] * 20)
+    alone = SummaryGenerator([model.eval()], ours.dictionary, 1, max_len_b=6, min_len=0)
+    expected = [hypotheses[0]["tokens"].tolist() for hypotheses in alone.generate(None, sample)]
+    torch.manual_seed(shifted(6))
+    sampled, greedy = ours.sample_summaries(model.train(), sample)
+    assert [row.tolist() for row in greedy] == expected
+    assert len(sampled) == 20 * samples and all(row[-1] == EOS for row in sampled)
+    assert len(set(map(len, expected))) > 1 and len(set(map(len, sampled))) > 1, "all end at the same step"
+    assert any(a.tolist() != b for a, b in zip(sampled[::samples], expected)), "nothing is drawn"
+
+
+def test_samples_of_a_document_are_drawn_independently():
+    """3,000 pairs of whole summaries, of at most two tokens: each pair as often as the product of its probabilities."""
+    model, ours = build("none", task=make_task(), rl_max_len=2, rl_samples=2, rl_baseline="others")
+    with torch.no_grad():  # only three words and the end symbol are probable
+        model.decoder.output_projection.weight[[EOS, 5, 6, 7]] *= 4
+    rows = 500
+    sample = make_sample([[5, 6]] * rows, [[5]] * rows)
+    torch.manual_seed(shifted(4))
+    pairs = torch.zeros(len(ours.dictionary), len(ours.dictionary))
+    for _ in range(6):
+        drawn = ours.sample_summaries(model, sample)[0]
+        for one, other in zip(drawn[::2], drawn[1::2]):
+            # The search returns the more probable one first, but the order of drawing is random.
+            pairs[one[0], other[0]] += 0.5
+            pairs[other[0], one[0]] += 0.5
+    count = pairs.sum()
+    assert count == 6 * rows
+    one = {key: value[:1] for key, value in sample["net_input"].items()}
+    output = model.eval()(**{**one, "prev_output_tokens": torch.tensor([[EOS]])})
+    model_p = drawable(model.get_normalized_probs(output, log_probs=False)[0].detach(), "none")[0]
+    joint = model_p[:, None] * model_p
+    assert ((pairs / count - joint).abs() <= 5 * (joint * (1 - joint) / count).sqrt() + 5e-4).all()
+    assert joint.diagonal().max() > 0.05, "pairs of the same word are too rare for the test to mean anything"
+
+
+def test_samples_are_compared_with_the_documents_others():
+    _, ours = build(rewards=f"{__name__}:Length", rl_samples=3, rl_baseline="others")
+    rows = [[5], [5, 6, 7], [], [6], [6], [6]]
+    sample = make_sample([[8, 9], [9]], [[5], [7]])
+    advantages, figures = ours.compute_advantages(sample, [torch.tensor([*row, EOS]) for row in rows], [], 0)
+    assert advantages.tolist() == [1 - 3 / 2, 3 - 1 / 2, 0 - 4 / 2, 0, 0, 0]
+    assert ours.rewards._rewards[0].calls[0][1] == [[["w1"]]] * 3 + [[["w3"]]] * 3
+    assert figures == pytest.approx({f"reward_{__name__}:Length": 4 / 3 + 1, f"reward_{__name__}:Length_count": 2})
+
+
+def test_several_samples_have_the_mean_of_their_losses(monkeypatch):
+    """For a document with given samples, the loss is the mean of the losses with each sample alone."""
+    drawn = [torch.tensor([*row, EOS]) for row in ([5], [5, 6, 7], [50], [], [9, 9], [8])]
+    advantages = torch.tensor([0.5, -1.0, 0.25, 1.0, 0.0, -0.5])
+    model, ours = build(rl_samples=2, rl_baseline="others")
+    sample = make_sample([[8, 50, 5], [5], [9, 9]], [[5], [7, 8], [9]])
+
+    def loss(criterion, rows):
+        monkeypatch.setattr(criterion, "sample_summaries", lambda *_: ([drawn[row] for row in rows], []))
+        monkeypatch.setattr(criterion, "compute_advantages", lambda *_: (advantages[rows], {}))
+        return criterion(model.train(), sample)[0].item()
+
+    _, alone = build()
+    of_each_alone = loss(alone, [0, 2, 4]), loss(alone, [1, 3, 5])
+    assert loss(ours, [0, 1, 2, 3, 4, 5]) == pytest.approx(sum(of_each_alone) / 2, rel=1e-4)
+
+
+@pytest.fixture(scope="module")
+def nli(tmp_path_factory):
+    """A small entailment model that knows some of the words of the tasks below; lower-cased, as they are."""
+    folder, config = tmp_path_factory.mktemp("nli"), NliConfig(embed_dim=4, width=5)
+    dictionary = Dictionary()
+    for number in range(12):
+        dictionary.add_symbol(f"w{number}")
+    torch.manual_seed(1)
+    write_config(folder, config, dictionary, {})
+    write_model(folder, config.make_model(dictionary).state_dict())
+    return str(folder)
+
+
+def give_documents(task, documents):
+    """Let a task have a training split with documents, given as ids."""
+    src = [torch.tensor([*document, 2]) for document in documents]
+    task.dataset = {"train": SimpleNamespace(src=src)}.__getitem__
+
+
+def test_saliency_is_the_inverse_frequency_in_training_documents():
+    task = make_task(tail=3)
+    give_documents(task, [[5, 5, 6], [5, 44], [5]])
+    weights = FrequencySaliency(task)([["w1", "w2"], ["rare0", "unheard-of"], []])
+    seen_once = (math.log(4 / 2) + 1) / (math.log(4) + 1)
+    expected = [[1 / (math.log(4) + 1), seen_once], [seen_once, 1.0], []]
+    assert [pytest.approx(row) for row in expected] == weights
+
+
+def test_rewards_of_all_kinds_take_turns(nli):
+    model, ours = build(rewards="rougesal,entail", entail_model=nli)
+    give_documents(ours.task, [[5, 6], [5]])
+    seen = []
+    for update in range(4):
+        ours.set_num_updates(update)
+        logs = ours(model.train(), make_sample())[2]
+        seen += [key for key in logs if key.startswith("reward_") and not key.endswith("_count")]
+        assert 0 <= logs[seen[-1]] <= logs[f"{seen[-1]}_count"]
+    assert seen == ["reward_rougesal", "reward_entail"] * 2
+    assert not ours.state_dict(), "checkpoints would hold the entailment model, or the summariser twice"
+
+
+def test_entailment_is_judged_of_whole_words(nli, caplog):
+    """The scorer knows w1, w2 and w3, and none of the pieces. Words cut by other rules are warned of."""
+    task, cut = make_task(), make_task()
+    cut.target_dictionary.symbols[4:24] = [f"w{number}@@" for number in range(20)]  # as BPE gives them
+    whole, joined = (RewardFunctions("entail", "idf", nli, "1", each) for each in (task, cut))
+    expected = whole(0, [[["w1", "w2"]]], [[["w1", "w3"]]], [[]], "cpu")
+    assert joined(0, [[["w@@", "1", "w2"]]], [[["w1", "w@@", "3"]]], [[]], "cpu") == expected != [0.0]
+    assert "--words ptb, but the data seems to be tokenised with --words moses" in caplog.text
+
+
+def test_a_tagger_gives_each_word_its_probability_in_its_sentence(tmp_path, monkeypatch):
+    """Neighbouring sentences do not matter; a checkpoint of fairseq-train is read in tests/e2e."""
+    task, model = build_selector("word_tagger")
+    path = tmp_path / "tagger.pt"
+    path.touch()
+    monkeypatch.setattr("fairseq.checkpoint_utils.load_model_ensemble_and_task", lambda *_: ([model], None, task))
+    tagger, words = TaggerSaliency(str(path), task), task.source_dictionary
+    sentences = [[words[5], words[45], words[9]], [], [words[7]], [words[7], "unheard-of"]]
+    found = tagger(sentences)
+    assert list(map(len, found)) == [3, 0, 1, 2] and tagger([]) == []
+    for sentence, row in zip(sentences, found):
+        ids = [words.index(word) for word in sentence]
+        assert row == pytest.approx(units(model, [ids])[0] if ids else [], abs=1e-6)
+    assert not any(parameter.requires_grad for parameter in model.parameters())
+    _, model = build_selector("sentence_extractor")
+    with pytest.raises(ValueError, match="its model is not a word tagger"):
+        TaggerSaliency(str(path), task)
+
+
+def test_validation_needs_no_entailment_model():
+    """fairseq-validate builds the criterion of a checkpoint after its training."""
+    task = make_task()
+    task._trained = {}
+    build(task=task, rewards="entail", entail_model="gone")
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"rewards": "entail"}, "--rewards entail: --entail-model is missing"),
+        ({"rewards": "entail", "entail_length_cap": "0"}, "--entail-length-cap 0"),
+        ({"rewards": "rougesal", "rougesal_saliency": "x.pt"}, "--rougesal-saliency x.pt: no such file"),
+    ],
+)
+def test_impossible_options_are_refused(options, words):
+    with pytest.raises((ValueError, FileNotFoundError), match=words):
+        build(**options)
