@@ -12,13 +12,7 @@ import torch
 from fairseq.data import Dictionary
 from seeds import shifted
 
-from fairseq_etads.data.nli_pairs import (
-    SKIPPED,
-    NliPair,
-    find_tokenisation_problem,
-    format_tab_separated_pair,
-    read_pairs,
-)
+from fairseq_etads.data.nli_pairs import SKIPPED, NliPair, format_tab_separated_pair, read_pairs
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.systems.entailment.model import EntailmentScorer, NliConfig, write_config, write_model
 
@@ -171,11 +165,3 @@ def test_errors_name_file_and_line(name, line, words, tmp_path):
     with pytest.raises(InputError, match=f"{name}, line 2: ") as error:
         list(read_pairs(tmp_path / name))
     assert words in str(error.value)
-
-
-def test_raw_text_cut_at_spaces_is_warned_of():
-    words = ["a", "person", "is", "at", "a", "diner,", "ordering", "an", "omelette", "airplane."]
-    warning = find_tokenisation_problem(words, "--words")
-    assert '20.0% of the words end in punctuation ("diner,", "airplane.")' in warning and "--words ptb" in warning
-    assert find_tokenisation_problem([], "--words") == ""
-    assert find_tokenisation_problem(["mr.", *["word"] * 50], "--words") == "", "abbreviations may"

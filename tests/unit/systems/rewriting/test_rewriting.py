@@ -1,7 +1,5 @@
 """Chen and Bansal 2018: equations of extractor and abstractor, selections, labels, rewards, losses, rewriting."""
 
-import random
-
 import pytest
 import torch
 from fairseq.logging import metrics
@@ -11,6 +9,7 @@ from omegaconf import OmegaConf
 from recurrent import MARK, V, log_probs, recurrent
 from reference import extended_ids, lstm_both_ways, pointer_scores, sentence_rewriter, sentence_vector
 from selection_data import write_data
+from steps import make_sample
 
 from fairseq_etads.data.labels import compute_source_hash, write_label_rows
 from fairseq_etads.data.pairs import SentenceOrderDataset
@@ -114,27 +113,6 @@ def test_sampling_follows_the_probabilities_without_those_taken():
             left = [other for other in range(4) if other not in order[:step]]
             p *= logits[step, left].softmax(0)[left.index(number)].item()
         assert share == pytest.approx(p, abs=5 * (p * (1 - p) / 4000) ** 0.5 + 1e-3), order
-
-
-def make_sample(r):
-    """Documents of four sentences, some of them marked w1, w2, w3; the summary has these, in this order."""
-    documents, orders, summaries = [], [], []
-    for _ in range(16):
-        count = r.randint(1, 3)
-        marks = [5, 6, 7][:count] + [8] * (4 - count)
-        r.shuffle(marks)
-        sentences = [[number, *(r.randint(10, 30) for _ in range(2))] for number in marks]
-        order = [marks.index(number) for number in (5, 6, 7)[:count]]
-        documents.append([word for sentence in sentences for word in (*sentence, MARK)][:-1])
-        orders.append([*order, *[-1] * (3 - count)])
-        summaries.append([word for place in order for word in (*sentences[place], MARK)][:-1])
-    tokens, target = make_batch(documents), make_batch(summaries)
-    return {
-        "net_input": {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)},
-        "labels": torch.tensor(orders),
-        "target": target,
-        "ntokens": int(target.ne(PAD).sum()),
-    }
 
 
 def test_the_loss_is_the_mean_over_sentences_that_are_read():
@@ -248,7 +226,8 @@ def case(monkeypatch):
     """A model, its criterion with an abstractor that changes nothing, and a batch."""
     monkeypatch.setattr(criterion_module, "Abstractor", Copying)
     task, model = build(3, learn_to_stop=True)
-    return model, make_criterion(task), make_sample(random.Random(6))
+    documents = [[5, 10, MARK, 6, 11, MARK, 7, 12, MARK, 8, 13], [9, MARK, 5, 15, 9, MARK, 6, MARK, 7]] * 8
+    return model, make_criterion(task), make_sample(None, documents, [[5, 10, MARK, 6, 12], [6, 7]] * 8)
 
 
 def test_the_loss_is_that_of_the_paper(case):
@@ -303,7 +282,6 @@ def test_each_sentence_is_rewritten_once(abstractor_files, monkeypatch):
         Abstractor(*abstractor_files, "--abstractor", cpu, 4, diversity, 6).rewrite(sentences[:1])[0]
         for diversity in (0.0, 50.0)
     ]
-    assert [float(h["score"]) for h in beams[1]] == sorted((float(h["score"]) for h in beams[1]), reverse=True)
     plain, diverse = ([greedy.get_word_ids(hypothesis) for hypothesis in beam] for beam in beams)
     assert len(plain) == len(diverse) == 4 and plain != diverse
 
