@@ -6,13 +6,13 @@ from argparse import Namespace
 
 import pytest
 import torch
-from convolutional import DOCUMENTS, KINDS, SIZES, SUMMARIES, conv, conv_task, inputs
-from decoding import make_sample, options
-from fairseq.data import data_utils
+from convolutional import DOCUMENTS, KINDS, SIZES, SUMMARIES, conv, conv_task
+from decoding import options
 from fairseq.models.fconv import FConvModel
 from fairseq.modules import BeamableMM, LinearizedConvolution
-from helpers import EOS, PAD, make_batch, model_config
+from helpers import model_config
 from omegaconf import OmegaConf
+from steps import make_sample
 
 from fairseq_etads.kernels.linear import BlockedOutputProjection
 from fairseq_etads.kernels.operators import can_pack_weights
@@ -22,10 +22,7 @@ from fairseq_etads.search.inference import InferenceModel
 from fairseq_etads.summarizer.folder.loading import check_model_options
 from fairseq_etads.systems.convs2s import parse_attention_layers
 
-NET_INPUT = {
-    **inputs(make_batch(DOCUMENTS)),
-    "prev_output_tokens": data_utils.collate_tokens([torch.tensor([EOS, *summary]) for summary in SUMMARIES], PAD),
-}
+NET_INPUT = make_sample(None, DOCUMENTS, SUMMARIES)["net_input"]
 
 
 def fconv(task, **options):
@@ -130,7 +127,7 @@ def test_no_option_of_a_checkpoint_is_evaluated(arch, name, tmp_path):
 @pytest.mark.parametrize("beam", [1, 2, 5])
 def test_a_prepared_model_searches_with_any_beam(beam):
     """fairseq's own model would multiply as if every document had the beam size for which it was prepared."""
-    task, sample = conv_task(), make_sample([document for document in DOCUMENTS if document])
+    task, sample = conv_task(), make_sample(None, DOCUMENTS[:3], SUMMARIES[:3])
     plain, prepared = conv("soft", task), conv("soft", task)
     generation = {"beam": 4, "no_beamable_mm": False, "print_alignment": None}
     prepared.prepare_for_inference_(OmegaConf.create({"generation": generation}))

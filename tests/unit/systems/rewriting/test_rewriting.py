@@ -1,20 +1,27 @@
-"""Chen and Bansal 2018: equations of extractor and abstractor, selections, labels, rewards, losses, rewriting."""
+"""Chen and Bansal 2018: equations of extractor and abstractor, selections, labels, rewards, losses, etads-rewrite."""
+
+from argparse import Namespace
 
 import pytest
 import torch
 from fairseq.logging import metrics
-from folders import make_run
+from folders import make_run, save_checkpoint
 from helpers import EOS, PAD, make_batch, make_task, model_config
 from omegaconf import OmegaConf
 from recurrent import MARK, V, log_probs, recurrent
 from reference import extended_ids, lstm_both_ways, pointer_scores, sentence_rewriter, sentence_vector
 from selection_data import write_data
 from steps import make_sample
+from test_likelihood import write_subset
 
+from fairseq_etads.commands import rewrite as rewriting
+from fairseq_etads.commands.labels import main as make_labels
+from fairseq_etads.commands.rewrite import RewriteCandidate, choose_least_repetitive_candidates, main
 from fairseq_etads.data.labels import compute_source_hash, write_label_rows
 from fairseq_etads.data.pairs import SentenceOrderDataset
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.systems.rewriting import training as criterion_module
+from fairseq_etads.systems.rewriting import training
+from fairseq_etads.systems.rewriting.model import PointerExtractor
 from fairseq_etads.systems.rewriting.training import (
     Abstractor,
     ExtractorRL,
@@ -25,6 +32,7 @@ from fairseq_etads.systems.rewriting.training import (
 
 SIZES = {"encoder_embed_dim": 6, "sentence_filters": 3, "encoder_hidden_size": 4, "decoder_hidden_size": 5}
 DOCUMENTS = [[5, 6, MARK, 7, 45, 9, 10, 11, 12, MARK, 46, 5, MARK, 12], [30]]
+DOCUMENTS += [[MARK, MARK, 4, 47, MARK, 8], [], [9] * 3]
 
 
 def build(seed=1, **options):
@@ -92,7 +100,7 @@ def test_it_is_the_papers_equations(stops):
 
 def test_the_first_states_can_be_learnt():
     _, model = build(learnt_start=True)
-    logits, _ = model(make_batch(DOCUMENTS), chosen=torch.tensor([[2, 0], [0, -1]]))
+    logits, _ = model(make_batch(DOCUMENTS[:2]), chosen=torch.tensor([[2, 0], [0, -1]]))
     logits.log_softmax(dim=2)[0, 0, 2].backward()
     assert model.sentences.start.grad.abs().min() > 0
 
@@ -118,7 +126,7 @@ def test_sampling_follows_the_probabilities_without_those_taken():
 def test_the_loss_is_the_mean_over_sentences_that_are_read():
     """A batch without labels has a loss of 0. It used to end training with a ZeroDivisionError."""
     task, model = build(max_sentences=3)
-    criterion, tokens = task.build_criterion(OmegaConf.create({"_name": "extractor_nll"})), make_batch(DOCUMENTS)
+    criterion, tokens = task.build_criterion(OmegaConf.create({"_name": "extractor_nll"})), make_batch(DOCUMENTS[:2])
 
     def loss_of(labels):
         return criterion(model, {"net_input": {"src_tokens": tokens}, "labels": torch.tensor(labels), "ntokens": 1})
@@ -176,7 +184,7 @@ def names_of_rewriter(model):
     }
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=["long", "short"])
+@pytest.mark.parametrize("document", DOCUMENTS[:2], ids=["long", "short"])
 def test_the_abstractor_is_the_equations(document):
     model = recurrent("sentence_rewriter").double()
     with torch.no_grad():
@@ -224,7 +232,7 @@ def make_criterion(task, **options):
 @pytest.fixture
 def case(monkeypatch):
     """A model, its criterion with an abstractor that changes nothing, and a batch."""
-    monkeypatch.setattr(criterion_module, "Abstractor", Copying)
+    monkeypatch.setattr(training, "Abstractor", Copying)
     task, model = build(3, learn_to_stop=True)
     documents = [[5, 10, MARK, 6, 11, MARK, 7, 12, MARK, 8, 13], [9, MARK, 5, 15, 9, MARK, 6, MARK, 7]] * 8
     return model, make_criterion(task), make_sample(None, documents, [[5, 10, MARK, 6, 12], [6, 7]] * 8)
@@ -259,17 +267,29 @@ def test_the_loss_is_divided_by_steps_and_in_validation_sentences_are_taken_gree
 
 
 @pytest.fixture(scope="module")
-def abstractor_files(tmp_path_factory):
-    """Checkpoint and data of an untrained model that writes summaries."""
-    folder = tmp_path_factory.mktemp("abstractor") / "run"
+def work(tmp_path_factory):
+    """The folder of prepared data, an untrained abstractor, and an extractor that has learned to stop."""
+    folder = tmp_path_factory.mktemp("rewrite") / "run"
     make_run(folder, "pg_coverage", mark=True, tail=9)
-    return str(folder / "checkpoints" / "checkpoint_best.pt"), str(folder / "prepared" / "bin")
+    write_subset(folder / "prepared" / "bin", "test", DOCUMENTS, [[5]] * len(DOCUMENTS))
+    for name, stops in (("rl", True), ("ml", False)):
+        task = make_task(60, 20, mark=True, tail=9)
+        torch.manual_seed(5)
+        cfg = model_config("pointer_extractor", **SIZES, learn_to_stop=stops)
+        model = task.build_model(cfg)
+        sharpen(model)
+        save_checkpoint(folder / f"{name}.pt", model, cfg, task)
+    return folder
 
 
-def test_each_sentence_is_rewritten_once(abstractor_files, monkeypatch):
+def load_abstractor(work, *options, **more):
+    checkpoint = str(work / "checkpoints" / "checkpoint_best.pt")
+    return Abstractor(checkpoint, str(work / "prepared" / "bin"), "", torch.device("cpu"), *options, **more)
+
+
+def test_each_sentence_is_rewritten_once(work, monkeypatch):
     """A sentence is truncated as in training. In a beam, hypotheses differ. (etads-rewrite rewrites them alone.)"""
-    cpu = torch.device("cpu")
-    greedy = Abstractor(*abstractor_files, "--abstractor", cpu, longest=6)
+    greedy = load_abstractor(work, longest=6)
     sentences = [torch.tensor(words) for words in ([5, 6, 45, 7], [8], [5, 6, 45, 7], [9] * 70, [9] * 60)]
     calls = []
     search = greedy._rewrite_batch
@@ -278,19 +298,16 @@ def test_each_sentence_is_rewritten_once(abstractor_files, monkeypatch):
     assert sum(calls) == 3 and found[0] is found[2] and found[3] is found[4]
     for (best,) in found:
         assert len(greedy.get_word_ids(best)) <= 6 and MARK not in greedy.get_word_ids(best)
-    beams = [
-        Abstractor(*abstractor_files, "--abstractor", cpu, 4, diversity, 6).rewrite(sentences[:1])[0]
-        for diversity in (0.0, 50.0)
-    ]
+    beams = [load_abstractor(work, 4, diversity, 6).rewrite(sentences[:1])[0] for diversity in (0.0, 50.0)]
     plain, diverse = ([greedy.get_word_ids(hypothesis) for hypothesis in beam] for beam in beams)
     assert len(plain) == len(diverse) == 4 and plain != diverse
 
 
-def test_a_rewritten_sentence_is_one_sentence_and_repeats_no_trigram(abstractor_files):
+def test_a_rewritten_sentence_is_one_sentence_and_repeats_no_trigram(work):
     """The model would write the sentence mark or, where it cannot, the same two words repeatedly."""
     found = {}
     for beam in (1, 3):
-        abstractor = Abstractor(*abstractor_files, "--abstractor", torch.device("cpu"), beam, longest=9)
+        abstractor = load_abstractor(work, beam, longest=9)
         with torch.no_grad():
             abstractor.model.decoder.pointer.gate.bias.fill_(50)  # with this bias, nothing is copied
             bias = abstractor.model.decoder.output_projection.bias
@@ -308,3 +325,98 @@ def test_without_an_abstractor_it_does_not_start():
     for path, message in ((None, "--abstractor is missing"), ("nowhere.pt", "--abstractor nowhere.pt: ")):
         with pytest.raises((ValueError, InputError), match=message):
             make_criterion(make_task(tail=9, mark=True), abstractor=path)
+
+
+def rewrite(work, *options, extractor="rl.pt", status=0):
+    files = ["--extractor", str(work / extractor), "--abstractor", str(work), "--device", "cpu", "--max-len", "6"]
+    assert main([str(work / "prepared"), str(work / "out.txt"), *files, *options]) == status
+    return (work / "out.txt").read_text().splitlines() if status == 0 else []
+
+
+def expected(work, extractor, beam, diversity=1.0, rerank=False, most=None):
+    """Expected output of the command, document by document."""
+    args = Namespace(extractor=work / extractor, truncate_source=None, sentences=None)
+    model, task = rewriting.load_extractor(args, work / "prepared" / "bin")
+    abstractor = load_abstractor(work, beam, diversity, 6)
+    lines = []
+    for document in DOCUMENTS:
+        tokens = make_batch([document])
+        (sentences,) = model.get_selected_sentences(tokens, model.extract(tokens, most))
+        sentences = sentences or [words for words in model.split_document(tokens[0]) if len(words)]
+        candidates = [
+            [RewriteCandidate(abstractor.get_word_ids(h), float(h["positional_scores"].sum())) for h in beam]
+            for words in sentences
+            for beam in abstractor.rewrite([words])
+        ]
+        places = choose_least_repetitive_candidates(candidates) if rerank else [0] * len(candidates)
+        texts = [beam[place].words for beam, place in zip(candidates, places)]
+        lines.append(" <q> ".join(" ".join(task.tgt_dict[word] for word in words) for words in texts))
+    return lines
+
+
+def test_summaries_are_taken_and_rewritten_sentences(work, capsys):
+    plain = rewrite(work)
+    assert plain == expected(work, "rl.pt", 5) and plain[3] == ""
+    assert "5 summaries of" in capsys.readouterr().out and not list(work.glob("out.txt.*"))
+    assert rewrite(work, "--rerank", "--diversity", "2") == expected(work, "rl.pt", 5, 2.0, True) != plain
+    assert rewrite(work, "--beam", "1", "--batch-size", "2") == expected(work, "rl.pt", 1)
+    assert rewrite(work, "--beam", "1", extractor="ml.pt") == expected(work, "ml.pt", 1, most=5)
+    found = rewrite(work, "--beam", "1", "--sentences", "1", extractor="ml.pt")
+    assert found == expected(work, "ml.pt", 1, most=1) and not any("<q>" in line for line in found)
+
+
+def test_where_nothing_is_taken_the_first_sentences_are_rewritten(work, monkeypatch):
+    def stop_at_once(self, tokens, most=None):
+        return torch.full((len(tokens), 1), self.encode_sentences(tokens).states.shape[1])
+
+    monkeypatch.setattr(PointerExtractor, "extract", stop_at_once)
+    found = rewrite(work, "--beam", "1")
+    assert found == expected(work, "rl.pt", 1) and [line.count("<q>") for line in found] == [3, 0, 1, 0, 0]
+
+
+def test_an_interrupted_command_goes_on(work, monkeypatch):
+    whole = rewrite(work, "--beam", "1")
+    (work / "out.txt").unlink()
+    plain, calls = rewriting.summarise_by_rewriting, []
+
+    def interrupted(documents, *arguments):
+        calls.append(len(documents))
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return plain(documents, *arguments)
+
+    monkeypatch.setattr(rewriting, "summarise_by_rewriting", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        rewrite(work, "--beam", "1", "--batch-size", "2")
+    assert not (work / "out.txt").exists()
+    with open(work / "out.txt.partial", "a") as file:
+        file.write("half a li")
+    assert rewrite(work, "--beam", "1", "--batch-size", "2") == whole and calls == [2, 2, 2, 1]
+    calls.clear()
+    with pytest.raises(KeyboardInterrupt):
+        rewrite(work, "--beam", "1", "--batch-size", "4")
+    rewrite(work, "--beam", "2", "--batch-size", "4")
+    assert calls[2:] == [4, 1], "what was made with other options is made again"
+
+
+def test_models_of_another_kind_are_refused_in_a_line(work, monkeypatch, capsys):
+    monkeypatch.chdir(work)
+    rewrite(work, extractor="checkpoints/checkpoint_best.pt", status=2)
+    assert capsys.readouterr().err.endswith("not a model of --arch pointer_extractor\n")
+    rewrite(work, "--abstractor", "rl.pt", status=2)
+    assert "--abstractor rl.pt: not a summarisation model of this project\n" in capsys.readouterr().err
+
+
+def test_pairs_are_the_sentences_that_match(tmp_path, capsys):
+    """Pairs are the same with two processes; subwords are joined, and unknown words of summaries are kept."""
+    texts = [
+        ("the c@@ at sat <q> a dog ran , <q> it rain@@ ed", "it rain@@ ed <q> the <unk> sat <q> dog"),
+        ("<q> one two", "two <q> three"),
+    ]
+    write_data(tmp_path / "bin", {"train": texts * 40})
+    for jobs in "12":
+        assert make_labels([str(tmp_path), "--pairs", str(tmp_path / jobs), "--jobs", jobs]) == 0
+        sources, targets = ((tmp_path / jobs / f"train.{side}").read_text() for side in ("source", "target"))
+        assert sources.splitlines() == ["it rained", "the cat sat", "a dog ran,", "one two"] * 40
+        assert targets.splitlines() == ["it rained", "the <unk> sat", "dog", "two"] * 40
+    assert "160 pairs of sentences of 80 documents" in capsys.readouterr().out
