@@ -1,4 +1,4 @@
-"""The convolutional family: fairseq's fconv without its pointer, attention, options."""
+"""The convolutional family: fairseq's fconv without its pointer, attention, layers, search, copies for inference."""
 
 import copy
 import re
@@ -6,19 +6,23 @@ from argparse import Namespace
 
 import pytest
 import torch
-from convolutional import DOCUMENTS, KINDS, SIZES, SUMMARIES, conv, conv_task, inputs
-from fairseq.data import data_utils
+from convolutional import DOCUMENTS, KINDS, SIZES, SUMMARIES, conv, conv_task
+from decoding import options
 from fairseq.models.fconv import FConvModel
-from helpers import EOS, PAD, make_batch, model_config
+from fairseq.modules import BeamableMM, LinearizedConvolution
+from helpers import model_config
 from omegaconf import OmegaConf
+from steps import make_sample
 
+from fairseq_etads.kernels.linear import BlockedOutputProjection
+from fairseq_etads.kernels.operators import can_pack_weights
 from fairseq_etads.models.external_models import parse_convolutions
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.search.inference import InferenceModel
+from fairseq_etads.summarizer.folder.loading import check_model_options
 from fairseq_etads.systems.convs2s import parse_attention_layers
 
-NET_INPUT = {
-    **inputs(make_batch(DOCUMENTS)),
-    "prev_output_tokens": data_utils.collate_tokens([torch.tensor([EOS, *summary]) for summary in SUMMARIES], PAD),
-}
+NET_INPUT = make_sample(None, DOCUMENTS, SUMMARIES)["net_input"]
 
 
 def fconv(task, **options):
@@ -64,9 +68,8 @@ def test_summaries_padded_on_the_left_are_refused(arch):
         task.build_model(model_config(arch))
 
 
-@pytest.mark.parametrize("kind, layers", [("plain", 3), ("soft", 4), ("few", 2)])
-def test_the_encoder_divides_its_gradient_by_the_pointers_attention_too(kind, layers):
-    assert conv(kind).encoder.num_attention_layers == layers
+def test_the_encoder_divides_its_gradient_by_the_pointers_attention_too():
+    assert [conv(kind).encoder.num_attention_layers for kind in ("plain", "soft", "few")] == [3, 4, 2]
 
 
 def test_the_attention_in_training_is_that_in_evaluation():
@@ -77,25 +80,17 @@ def test_the_attention_in_training_is_that_in_evaluation():
     assert not any(layer._forward_hooks for layer in model.decoder.attention if layer is not None)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("[(512, 3)] * 20", "2 * [(8, 3)]", "[(8, 3), (16, 5, 0)] + [(4, 1, 2)] * 3"),
-        *("([(8, 3)] + [(4, 3)]) * 2", "[(8, 3)] * 1000"),
-    ],
-)
-def test_convolutions_are_what_fairseq_understands(text):
-    assert parse_convolutions(text, "--x") == eval(text)
+def test_convolutions_are_what_fairseq_understands():
+    for text in ("[(512, 3)] * 1000", "[(8, 3), (16, 5, 0)] + [(4, 1, 2)] * 3", "2 * ([(8, 3)] + [(4, 3)])"):
+        assert parse_convolutions(text, "--x") == eval(text)
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "3", "(8, 3)", "[8, 3]", "[(8,)]", "[(8, 3, 1, 1)]", "[(8.0, 3)]", "[(True, 3)]", "[(8, 3)] * 2.0"),
-        *("[(8, 3)] - [(8, 3)]", "[(8, 3)] * n", "[(8, 3)] * -1 ** 2", "__import__('os')", "[(8, 3)][0]"),
-        *("[(8, 3)] * 9" + "0" * 5000, "[" * 3000, "[(8, 3)] * 10 ** 9", "[x for x in [(8, 3)]]"),
-        *("[(8, 3)] * 1001", "[(8, 3)] * 600 * 600", "[]", "[(8, 3)] * 0", "[(0, 3)]", "[(8, 0)]"),
-        *("[(8, 3), (8, 3, 3)]",),
+        *("", "3", "[(8,)]", "[(8.0, 3)]", "[(True, 3)]", "[(8, 3)] * 2.0", "[(8, 3)] * n", "[(8, 3)] - [(8, 3)]"),
+        *("__import__('os')", "[x for x in [(8, 3)]]", "[(8, 3)] * 9" + "0" * 5000, "[" * 3000, "[(8, 3)] * 10 ** 9"),
+        *("[(8, 3)] * 1001", "[(8, 3)] * 600 * 600", "[]", "[(0, 3)]", "[(8, 0)]", "[(8, 3), (8, 3, 3)]"),
     ],
 )
 def test_what_stands_for_no_convolutions_is_refused(text):
@@ -106,7 +101,7 @@ def test_what_stands_for_no_convolutions_is_refused(text):
 def test_attention_of_the_layers():
     assert parse_attention_layers("True", 3) is True
     assert parse_attention_layers("[True, False]", 2) == [True, False]
-    for wrong in ("yes", "[True]", "[1, 0]", "3", "True if 1 else 0", "[", "False", "[False, False]"):
+    for wrong in ("yes", "[True]", "[1, 0]", "True if 1 else 0", "[", "[False, False]"):
         with pytest.raises(ValueError, match="--decoder-attention"):
             parse_attention_layers(wrong, 2)
 
@@ -127,3 +122,38 @@ def test_no_option_of_a_checkpoint_is_evaluated(arch, name, tmp_path):
         with pytest.raises(ValueError, match=re.escape(f'--{name.replace("_", "-")} "{text[:30]}')):
             conv_task().build_model(cfg)
     assert not (tmp_path / "trapped").exists()
+
+
+@pytest.mark.parametrize("beam", [1, 2, 5])
+def test_a_prepared_model_searches_with_any_beam(beam):
+    """fairseq's own model would multiply as if every document had the beam size for which it was prepared."""
+    task, sample = conv_task(), make_sample(None, DOCUMENTS[:3], SUMMARIES[:3])
+    plain, prepared = conv("soft", task), conv("soft", task)
+    generation = {"beam": 4, "no_beamable_mm": False, "print_alignment": None}
+    prepared.prepare_for_inference_(OmegaConf.create({"generation": generation}))
+    assert not any(isinstance(module, BeamableMM) for module in prepared.modules())
+    found = [task.inference_step(task.build_generator([m], options(beam=beam)), [m], sample) for m in (plain, prepared)]
+    for row, expected in zip(*found):
+        assert [h["tokens"].tolist() for h in row] == [h["tokens"].tolist() for h in expected]
+    assert all(row[0]["attention"].isfinite().all() for row in found[1])
+
+
+def test_copies_have_no_normalised_weights_left_to_compute():
+    model = conv("soft")
+    copied = InferenceModel(model).get_current_copy()
+    assert not any(name.endswith(("weight_g", "weight_v")) for name, _ in copied.named_parameters())
+    assert isinstance(copied.decoder.output_projection, BlockedOutputProjection) == can_pack_weights(torch.float32)
+    layers = [module for module in copied.modules() if isinstance(module, LinearizedConvolution)]
+    assert len(layers) == 3 and all(layer._linearized_weight is not None for layer in layers)
+    assert all(layer._linearized_weight is None for layer in model.decoder.convolutions)
+
+
+@pytest.mark.parametrize(
+    "option,value",
+    [("encoder_layers", "[(99999, 3)]"), ("decoder_layers", "__import__('os')"), ("decoder_attention", "[1, 0]")],
+)
+def test_hostile_layers_in_a_folder_are_refused(option, value):
+    given = {**SIZES, "decoder_attention": "[True, False, True]"}
+    check_model_options("convs2s", given, 64)
+    with pytest.raises(InputError, match=f"the option {option} of convs2s cannot be"):
+        check_model_options("convs2s", {**given, option: value}, 64)

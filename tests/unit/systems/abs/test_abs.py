@@ -1,4 +1,4 @@
-"""Extractive features and recombination in the search: against loops, in any batch, with pointers and shortlists."""
+"""ABS (Rush et al. 2015): equations, extractive features and their search against loops; norms of rows."""
 
 import itertools
 import math
@@ -8,18 +8,18 @@ import reference
 import torch
 from decoding import make_sample, sharpen
 from fairseq import search
-from helpers import EOS, make_dictionary, make_model, make_task
+from helpers import EOS, make_batch, make_dictionary, make_model, make_task
+from language_models import SIZES, V, abs_model, abs_task, log_probs
 from shortlists import make_shortlist
+from test_task import make_dataset
 
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.systems.abs import NO_WORD, ExtractiveFeatures, count_extractive_features, parse_extractive_weights
 
-V, UNK = 44, 3
+BOS, UNK = 0, 3
 TASK = make_task(tail=30)
 DOCUMENTS = [[5, 50, 6, 50, 5, 61, 7], [9, 9, 9], [8, 45, 33, 62, 20, 30, 31, 8, 45], [70, UNK, 71, 70, 12], [52]]
 WEIGHTS = (0.9, 1.5, 1.0, -2.0, 0.7)
-
-
 RELEASED = "release:0.9,1.5,1.0,-2.0,0.7"
 
 
@@ -118,3 +118,60 @@ def test_with_the_released_features_the_end_counts_at_an_exact_length():
         for hypothesis in itertools.chain(*found):
             end = hypothesis["positional_scores"][-1]
             assert len(hypothesis["tokens"]) == 5 and (end < -0.01 if weights == RELEASED else end == 0)
+
+
+def papers_weights(model):
+    """The weights under the paper's names."""
+    decoder, output, h = model.decoder, model.decoder.output_projection, SIZES["decoder_hidden_size"]
+    return {
+        **{"F": model.encoder.embed_tokens.weight, "E": decoder.embed_tokens.weight},
+        **{"G": decoder.embed_context.weight, "U": decoder.hidden.weight, "b_U": decoder.hidden.bias},
+        **{"P": decoder.query.weight, "b_P": decoder.query.bias},
+        **{"V": output.weight[:, :h], "W": output.weight[:, h:], "b": output.bias},
+    }
+
+
+def test_it_is_the_papers_equations():
+    """All unknown words are read as one. Each side of the document has three marks, and zeros beyond them."""
+    model, document, previous = abs_model().double(), [5, 6, 7, 45, 9, 10, 46, 5, 45], [EOS, 5, 6, 4, 7, 8, 9, 45]
+    found, extra = log_probs(model, make_batch([document]), torch.tensor([previous]))
+    known, written = ([word if word < V else UNK for word in words] for words in (document, previous))
+    with torch.no_grad():
+        for step in range(len(previous)):
+            last = ([BOS] * 4 + written[: step + 1])[-5:]
+            marked = [BOS] * 3 + known + [EOS] * 3
+            expected, weights = reference.next_word(papers_weights(model), marked, last)
+            torch.testing.assert_close(found[0, step], torch.tensor(expected).double(), rtol=1e-5, atol=1e-5)
+            of_words = weights[3 : 3 + len(document) + 1]
+            torch.testing.assert_close(extra["attn"][0][0, step], torch.tensor(of_words).double())
+
+
+def test_long_rows_are_scaled_before_each_epoch_and_short_ones_are_not():
+    task = abs_task()
+    model = abs_model(task=task)
+    tables = [model.encoder.embed_tokens, model.decoder.embed_tokens, model.decoder.embed_context]
+    before = [table.weight.detach().clone() for table in tables]
+    task.begin_epoch(1, model)
+    for table, weight in zip(tables, before):
+        lengths = weight.norm(dim=1, keepdim=True)
+        assert (lengths > 1).sum() > 20 and (lengths < 1).any()
+        torch.testing.assert_close(table.weight.detach(), torch.where(lengths > 1, weight / lengths, weight))
+    plain = abs_model(task=task, max_row_norm=0.0)
+    task.begin_epoch(1, plain)
+    assert torch.equal(plain.encoder.embed_tokens.weight, before[0])
+    with pytest.raises(ValueError, match="--max-row-norm 1"):
+        task.begin_epoch(1, abs_model(task=task).half())
+
+
+def test_rows_are_not_scaled_in_the_middle_of_an_epoch_where_training_goes_on():
+    task = abs_task()
+    task.datasets["train"] = dataset = make_dataset([[5, 6]] * 6, [[7]] * 6)
+    for done, is_scaled in ((0, True), (2, False)):
+        model = abs_model(task=task)
+        before = model.encoder.embed_tokens.weight.clone()
+        as_in_training = {"update_epoch_batch_itr": False}  # an argument of fairseq's training loop only
+        iterator = task.get_batch_iterator(dataset, max_sentences=2, seed=1, epoch=2, **as_in_training)
+        iterator.load_state_dict({"epoch": 2, "iterations_in_epoch": done})
+        iterator.next_epoch_itr()
+        task.begin_epoch(2, model)
+        assert torch.equal(model.encoder.embed_tokens.weight, before) != is_scaled
