@@ -16,7 +16,7 @@ from fairseq.data import Dictionary
 from helpers import make_dictionary
 from rouge_score import rouge_scorer
 from seeds import shifted
-from test_rouge_command import write
+from test_evaluation_commands import write
 
 from fairseq_etads.commands.compare import main as compare_main
 from fairseq_etads.commands.rewrite import (

@@ -21,7 +21,8 @@ from fairseq_etads.training.losses import SummarizationNLL
 from fairseq_etads.vocabulary.dictionary import limit_known_words
 
 TASK = recurrent_task()
-SUMMARIES = [[5, 45, 7], [8], [9, 10, 11, 12], [13], [50, 14]]
+SUMMARIES = [[5, 45, 7], [8, 44], [9, 10, 11, 43], [13], [50, 14]]
+"""43 is the last word that can be generated."""
 GAMMA = 0.25
 """The weight of the closed-book decoder's loss."""
 

@@ -15,7 +15,8 @@ from convolutional import SIZES as CONVOLUTIONAL
 from folders import DECODING, make_folder, make_run, subword_text
 from helpers import make_task
 from safetensors.torch import load_file, save_file
-from test_likelihood import DOCUMENTS, write_subset
+from selection_data import write_subset
+from test_run_commands import DOCUMENTS, SUMMARIES
 
 from fairseq_etads import Summarizer
 from fairseq_etads.commands.export import main as export
@@ -270,7 +271,7 @@ def make_trained(path, arch, **options):
     task = make_task(60, 20, tail=12)
     make_run(path / "run", arch, task=task, **options)
     data = path / "run" / "prepared" / "bin"
-    write_subset(data, "test")
+    write_subset(data, "test", DOCUMENTS, SUMMARIES)
     write_text(data.parent / "tokens" / "train.source", "".join(f"{line}\n" for line in TRAINING))
     (path / "run" / "recipe.json").write_text(json.dumps({"decoding": {"min_len": 2, "max_len": 9}}))
     return path / "run", [" ".join(task.source_dictionary[word] for word in document) for document in DOCUMENTS]

@@ -11,7 +11,7 @@ from fairseq import search
 from helpers import EOS, make_batch, make_dictionary, make_model, make_task
 from language_models import SIZES, V, abs_model, abs_task, log_probs
 from shortlists import make_shortlist
-from test_task import make_dataset
+from test_pairs import make_dataset
 
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.systems.abs import NO_WORD, ExtractiveFeatures, count_extractive_features, parse_extractive_weights

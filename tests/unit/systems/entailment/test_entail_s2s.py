@@ -12,7 +12,7 @@ from helpers import EOS, PAD, RECURRENT, make_batch, make_model, make_task, mode
 from recurrent import DOCUMENTS, encode, inputs, log_probs, recurrent
 from seeds import shifted
 from test_criterions import criterion, make_sample
-from test_optim import OPTIONS
+from test_optimisers import OPTIONS
 
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.systems.entailment.auxiliary import PairClassifier, TextPairBatches

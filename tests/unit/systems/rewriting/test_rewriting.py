@@ -10,9 +10,8 @@ from helpers import EOS, PAD, make_batch, make_task, model_config
 from omegaconf import OmegaConf
 from recurrent import MARK, V, log_probs, recurrent
 from reference import extended_ids, lstm_both_ways, pointer_scores, sentence_rewriter, sentence_vector
-from selection_data import write_data
+from selection_data import write_data, write_subset
 from steps import make_sample
-from test_likelihood import write_subset
 
 from fairseq_etads.commands import rewrite as rewriting
 from fairseq_etads.commands.labels import main as make_labels
