@@ -1,15 +1,19 @@
-"""The shell pipelines, as a user types them."""
+"""The shell pipelines, as a user types them, and the jobs of the examples for Slurm and Kubernetes."""
 
 import os
 import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import corpora
 import helpers
 import pytest
+import yaml
 from command_server import entry_points
 from helpers import run_command
 
@@ -17,6 +21,7 @@ import fairseq_etads
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "scripts"
+EXAMPLES = ROOT / "examples"
 
 
 def test_every_script_tells_its_version_and_refuses_unknown_options(tmp_path):
@@ -138,3 +143,65 @@ def test_a_script_that_is_ended_ends_what_it_started(number, status, tmp_path):
     assert process.wait(timeout=30) == status
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+def test_scripts_of_earlier_versions_prepare_a_table_and_refuse_wrong_options_before_it_is_read(tmp_path):
+    rows = [{"Document": row["article"], "SUMMARY": "x"} for row in corpora.rows(60)]
+    path = corpora.table(tmp_path / "mine.jsonl", rows)
+    script, out = SCRIPTS / "prepare_custom.sh", tmp_path / "out"
+    command = f"{script} --input - --split 60/20/20 --out {out} --jobs 1 -- --tokens word --size 20 < {path}"
+    refused = run_command(["bash", "-c", command.replace("--size 20", "--size 0")], cwd=tmp_path, check=False)
+    assert "--size 0: choose 1 or more" in refused.stdout and not out.exists()
+    said = run_command(["bash", "-c", command], cwd=tmp_path).stdout
+    numbers = [len((out / f"text/{split}.source").read_text().splitlines()) for split in ("train", "valid", "test")]
+    assert sum(numbers) == 60 and min(numbers) > 2 and f"train: {numbers[0]} documents" in said
+    assert (out / "prepared/bin/complete").is_file()
+    text = [str(out / f"text/train.{side}") for side in ("source", "target")]
+    parallel = ["--marked", "--train", *text, "--kind", "parallel", "--out", "two", "--", "--size", "9"]
+    result = run_command([str(script), *parallel], cwd=tmp_path, check=False)
+    assert (tmp_path / "two/text/train.source").read_bytes() == (out / "text/train.source").read_bytes()
+    assert 'TEXT "two/text" has no file valid.source' in result.stdout
+
+
+def jobs():
+    """Scripts of the examples: name -> text."""
+    for path in sorted(EXAMPLES.glob("slurm/*.sbatch")):
+        yield path.name, path.read_text()
+    for path in sorted(EXAMPLES.glob("kubernetes/*.yaml")):
+        for document in yaml.safe_load_all(path.read_text()):
+            if document["kind"] == "Job":
+                for container in document["spec"]["template"]["spec"]["containers"]:
+                    assert container["command"] == ["bash", "-c"]
+                    yield path.name, container["args"][0]
+
+
+@pytest.mark.parametrize("name,script", jobs(), ids=lambda value: "" if " " in value else value)
+def test_jobs_are_valid_scripts_with_options_that_exist(name, script, tmp_path):
+    (tmp_path / "job").write_text(script)
+    run_command(["bash", "-n", "job"], cwd=tmp_path)
+    if shutil.which("shellcheck"):
+        run_command(["shellcheck", "-s", "bash", "job"], cwd=tmp_path)
+    words = shlex.split(re.sub(r"\\\n", " ", script), comments=True)
+    first, program = next(
+        (number, program)
+        for number, word in enumerate(words)
+        if "--" not in word
+        for program in ("etads-summarize", "etads-prepare", "fairseq-train")
+        if re.search(rf"(^| ){program}\)?$", word)
+    )
+    if program == "fairseq-train":  # with an incomplete help; it gets as far as the missing data
+        words = [program, "nowhere", *words[first + 2 :], "--cpu", "--distributed-world-size", "1"]
+        assert 'data folder (DATA) "nowhere" does not exist' in run_command(words, tmp_path, check=False).stdout
+        return
+    given = {word for word in words[first + 1 :] if re.fullmatch(r"--[a-z][\w-]*", word)}
+    listed = set(re.findall(r"--[a-z][\w-]*", run_command([program, "--help"], cwd=tmp_path).stdout))
+    assert given and given <= listed, given - listed
+    tasks = re.search(r"--array=1-(\d+)", script)
+    assert (tasks is not None) == ("SLURM_ARRAY_TASK_ID" in script)
+    assert tasks is None or f'SLURM_ARRAY_TASK_ID/{tasks[1]}"' in script, "as many shards as tasks"
+
+
+def test_each_indexed_job_has_its_share():
+    (job,) = yaml.safe_load_all((EXAMPLES / "kubernetes" / "generate.yaml").read_text())
+    assert f'JOB_COMPLETION_INDEX + 1))/{job["spec"]["completions"]}"' in str(job)
+    assert job["spec"]["completionMode"] == "Indexed"
