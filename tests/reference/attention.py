@@ -27,22 +27,26 @@ def multi_head(queries: Tensor, memory: Tensor, weights: Sequence[Tuple[Tensor, 
     return torch.stack(rows)
 
 
+def _focal_logits(q: Tensor, w_p: Tensor, w_g: Tensor, u_c: Tensor, u_d: Tensor) -> Tensor:
+    """Compute <u, U_c> and <u, U_d> (2, H, m) of ETADS, equations 5 and 6."""
+    heads, width = u_c.shape
+    mean = sum(q[i] for i in range(len(q))) / len(q)
+    logits = torch.zeros(2, heads, len(q), dtype=q.dtype)
+    for i in range(len(q)):
+        u = torch.tanh(w_p @ q[i] + w_g @ mean)
+        for h in range(heads):
+            part = u[h * width : (h + 1) * width]
+            logits[0, h, i], logits[1, h, i] = (part * u_c[h]).sum(), (part * u_d[h]).sum()
+    return logits
+
+
 def focal_network(q: Tensor, w_p: Tensor, w_g: Tensor, u_c: Tensor, u_d: Tensor) -> Tuple[Tensor, Tensor]:
     """Compute mu and sigma (H, m) of ETADS, equations 5 and 6.
 
     q is (m, d_m), W_p and W_g are (d_m, d_m), applied as W x, and U_c and U_d are (H, D).
     """
-    m, _ = q.shape
-    heads, width = u_c.shape
-    mean = sum(q[i] for i in range(m)) / m
-    center, scope = torch.zeros(heads, m, dtype=q.dtype), torch.zeros(heads, m, dtype=q.dtype)
-    for i in range(m):
-        u = torch.tanh(w_p @ q[i] + w_g @ mean)
-        for h in range(heads):
-            part = u[h * width : (h + 1) * width]
-            center[h, i] = m * torch.sigmoid((part * u_c[h]).sum())
-            scope[h, i] = m * torch.sigmoid((part * u_d[h]).sum())
-    return center, scope
+    center, scope = _focal_logits(q, w_p, w_g, u_c, u_d)
+    return len(q) * torch.sigmoid(center), len(q) * torch.sigmoid(scope)
 
 
 def focal_bias(center: Tensor, scope: Tensor, positions: Tensor) -> Tensor:
@@ -81,18 +85,14 @@ def relative_focal_network(
     mu_i = i + m tanh((o_h + <u, U_c>) / m). sigma is m sigmoid(<u, U_d> + b), where b gives N tokens (at most half of
     the document) for <u, U_d> = 0.
     """
-    m, _ = q.shape
-    heads, width = u_c.shape
-    mean = sum(q[i] for i in range(m)) / m
-    center, scope = torch.zeros(heads, m, dtype=q.dtype), torch.zeros(heads, m, dtype=q.dtype)
-    for i in range(m):
-        u = torch.tanh(w_p @ q[i] + w_g @ mean)
-        for h in range(heads):
-            part = u[h * width : (h + 1) * width]
-            center[h, i] = i + m * torch.tanh((offsets[h] + (part * u_c[h]).sum()) / m)
-            share = min(scopes[h] / m, 0.5) if scopes[h] else 0.5
-            argument = (part * u_d[h]).sum() + math.log(share / (1 - share))
-            scope[h, i] = m / (1 + torch.exp(-argument))
+    m = len(q)
+    center, scope = torch.zeros(len(u_c), m, dtype=q.dtype), torch.zeros(len(u_c), m, dtype=q.dtype)
+    to_center, to_scope = _focal_logits(q, w_p, w_g, u_c, u_d)
+    for h in range(len(u_c)):
+        share = min(scopes[h] / m, 0.5) if scopes[h] else 0.5
+        for i in range(m):
+            center[h, i] = i + m * torch.tanh((offsets[h] + to_center[h, i]) / m)
+            scope[h, i] = m * torch.sigmoid(to_scope[h, i] + math.log(share / (1 - share)))
     return center, scope
 
 

@@ -1,6 +1,6 @@
-"""Layers between encoder and decoder: aggregation of the history, and the gate."""
+"""The encoder's word vectors with those of neighbouring words, the aggregation of its history, and its gate."""
 
-from typing import Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -42,4 +42,16 @@ def encoder_gate(states: Tensor, w_g: Tensor, bias: Tensor) -> Tensor:
     for state in states:
         gate = torch.sigmoid(w_g @ torch.cat([state, states[-1]]) + bias)
         rows.append(gate * state)
+    return torch.stack(rows)
+
+
+def neighbour_inputs(vectors: Tensor, maps: Sequence[Tensor], offsets: Sequence[int]) -> Tensor:
+    """Compute e_t + sum over k of W_k e_(t+k) (m, d) from the vectors (m, d) of one text and W_k (d, d)."""
+    rows: List[Tensor] = []
+    for t in range(len(vectors)):
+        total = vectors[t]
+        for w_k, k in zip(maps, offsets):
+            if 0 <= t + k < len(vectors):
+                total = total + w_k @ vectors[t + k]
+        rows.append(total)
     return torch.stack(rows)

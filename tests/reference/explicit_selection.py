@@ -6,9 +6,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from .output import pointer_mixture
-from .parts import gru_both_ways, softmax_row
-from .recurrent import gru_step
+from .parts import gru_both_ways, gru_step, mixture_of_words, softmax_row
 
 
 def _encode(w: Dict[str, Any], vectors: Sequence[Sequence[Tensor]]) -> Tuple[List[List[Tensor]], List[Tensor], Tensor]:
@@ -81,14 +79,9 @@ def explicit_selection(
         products = [weight * p[sentence_of[i]] for i, weight in enumerate(_softmax(scores))]
         attention = [product / sum(products) for product in products]
         context = sum(a * h for a, h in zip(attention, memory))  # type: ignore[assignment]
-        copyable = sum(attention[:-1])  # the end symbol is attended to but not copied
-        copied = torch.tensor([*(a / copyable for a in attention[:-1]), 0.0], dtype=torch.float64)
         p_gen = torch.sigmoid(w["w"] @ torch.cat([s, x, context]) + w["b_gen"]).item()
         vocabulary = _softmax([*(w["W_o"] @ (w["W_a"] @ torch.cat([s, context]) + w["b_a"]) + w["b_o"])])
-        size = max(*extended, known - 1) + 1
-        distributions.append(
-            pointer_mixture(torch.tensor(vocabulary, dtype=torch.float64), copied, p_gen, extended, size)
-        )
+        distributions.append(mixture_of_words(vocabulary, attention, p_gen, extended))
         attentions.append(attention)
         selections.append(p)
         coverage = [before + a for before, a in zip(coverage, attention)]
