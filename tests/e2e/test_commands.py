@@ -18,7 +18,7 @@ import pytest
 import torch
 import toy
 from helpers import run_command
-from toy import PLUGIN, PREPROCESS, SMALL_MODEL, WORDS, generate, hypotheses, summaries, write_pairs
+from toy import PLUGIN, PREPROCESS, SMALL_MODEL, WORDS, generate, hypotheses, summaries
 
 from fairseq_etads.systems.rewards.self_critical import TaggerSaliency
 from fairseq_etads.training.task import SummarizationTask
@@ -119,14 +119,6 @@ def test_bad_options_are_refused_in_a_line(command, words, corpus, tmp_path):
     result = run_command(command, cwd=tmp_path, check=False)
     assert result.returncode != 0 and re.search(words, result.stdout.strip().splitlines()[-1]), result.stdout
     assert "Traceback" not in result.stdout or command[0] == "fairseq-train"
-
-
-def test_another_dictionary_than_the_checkpoints_is_refused_in_words(trained, tmp_path):
-    write_pairs(tmp_path, "test", 20, seed=5, words=[*WORDS[:-1], "changed"])
-    texts = [f"--{split}pref={tmp_path / 'test'}" for split in ("train", "test")]
-    run_command([*PREPROCESS, str(tmp_path / "bin"), *texts], cwd=tmp_path)
-    said = generate(tmp_path / "bin", trained / "checkpoint_best.pt", check=False)
-    assert re.search("the source dictionary in DATA .*is not the one the checkpoint was trained with", said)
 
 
 BEST = ["--best-checkpoint-metric", "rouge1", "--maximize-best-checkpoint-metric"]
