@@ -28,14 +28,6 @@ def begun(corpus, tmp_path_factory):
     return save
 
 
-@pytest.fixture
-def save(begun, tmp_path):
-    """Folder with a training of four updates that can be resumed."""
-    (tmp_path / "save").mkdir()
-    (tmp_path / "save" / "checkpoint_last.pt").write_bytes((begun / "checkpoint_last.pt").read_bytes())
-    return tmp_path / "save"
-
-
 def validated(output):
     return [int(number) for number in re.findall(r"valid on 'valid' subset .*num_updates (\d+)", output)]
 
@@ -194,22 +186,23 @@ def test_stages_go_on_as_if_unbroken(corpus, tmp_path):
     torch.testing.assert_close(resumed, whole, rtol=1e-4, atol=1e-6)
 
 
-def test_a_dictionary_with_the_same_words_in_another_order_is_refused(save, corpus, tmp_path):
+def test_a_dictionary_with_the_same_words_in_another_order_is_refused(begun, corpus, tmp_path):
     """Such a dictionary used to be accepted; after the next checkpoint, the right data was refused."""
     lines = (corpus / "bin" / "dict.source.txt").read_text().splitlines()
     (tmp_path / "dict.txt").write_text("\n".join([*lines[1:8], lines[0], *lines[8:]]) + "\n")
     texts = [f"--{split}pref={corpus / 'text' / split}" for split in ("train", "valid")]
     run_command([*PREPROCESS, str(tmp_path / "bin"), *texts, "--srcdict", str(tmp_path / "dict.txt")], cwd=tmp_path)
-    last = save / "checkpoint_last.pt"
+    last = begun / "checkpoint_last.pt"
     before = last.read_bytes()
-    for place, options in ((save, []), (tmp_path / "new", ["--finetune-from-model", str(last)])):
+    for place, options in ((begun, []), (tmp_path / "new", ["--finetune-from-model", str(last)])):
         said = train(tmp_path / "bin", place, *options, "--max-update", "8", check=False).strip().splitlines()[-1]
         assert f"training cannot continue from {last} with" in said and "the source dictionary in DATA" in said
     assert last.read_bytes() == before and not list(tmp_path.glob("new/*.pt"))
 
 
-def test_another_scheduler_and_an_average_begin_where_the_training_is(save, begun, corpus):
+def test_another_scheduler_and_an_average_begin_where_the_training_is(begun, corpus, tmp_path):
     """Some schedulers used to fail with KeyError: 'best'."""
+    save = Path(shutil.copytree(begun, tmp_path / "save"))
     options = ["--max-update", "5", "--disable-validation", "--lr-scheduler", "reduce_lr_on_plateau"]
     options += ["--warmup-updates", "16", "--store-ema", "--ema-decay", "0.5"]
     assert re.findall(RATE, train(corpus / "bin", save, *options)) == ["0.0003125"]

@@ -1,7 +1,7 @@
 """Attention of the Transformers and of the recurrent models."""
 
 import math
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, List, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -77,9 +77,7 @@ def focus_attention(q: Tensor, k: Tensor, v: Tensor, center: Tensor, scope: Tens
     return torch.stack(rows)
 
 
-def relative_focal_network(
-    q: Tensor, w_p: Tensor, w_g: Tensor, u_c: Tensor, u_d: Tensor, offsets: Tensor, scopes: Sequence[int]
-) -> Tuple[Tensor, Tensor]:
+def relative_focal_network(q, w_p, w_g, u_c, u_d, offsets, scopes):
     """focal_network with centres relative to the query's position: offsets o (H,), initial scopes (H,), 0: m / 2.
 
     mu_i = i + m tanh((o_h + <u, U_c>) / m). sigma is m sigmoid(<u, U_d> + b), where b gives N tokens (at most half of
@@ -96,15 +94,7 @@ def relative_focal_network(
     return center, scope
 
 
-def saliency_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    gate_q: Optional[Tensor],
-    gate_k: Optional[Tensor],
-    form: str = "sigmoid",
-    level: Any = 0.0,
-) -> Tuple[Tensor, Tensor]:
+def saliency_attention(q, k, v, gate_q, gate_k, form="sigmoid", level=0.0):
     """ETADS, equations 9 and 10, and other forms of the gate; level is added to its logits.
 
     q, gate_q (T, D), k, v, gate_k (S, D) -> (T, D), weights (T, S): the softmax, or "normalised": the gated ones.
@@ -123,9 +113,7 @@ def saliency_attention(
     return torch.stack(rows), torch.stack(all_weights)
 
 
-def additive_scores(
-    query: Tensor, keys: Tensor, weight: Tensor, coverage: Optional[Tensor] = None, w_c: Optional[Tensor] = None
-) -> Tensor:
+def additive_scores(query, keys, weight, coverage=None, w_c=None):
     """Compute scores (T, S) of a query (T, A) and keys (S, A): Bahdanau et al. 2014; See et al. 2017, equation 11."""
     scores = torch.zeros(len(query), len(keys), dtype=query.dtype)
     for t in range(len(query)):

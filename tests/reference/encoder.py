@@ -1,6 +1,6 @@
 """The encoder's word vectors with those of neighbouring words, the aggregation of its history, and its gate."""
 
-from typing import List, Optional, Sequence, Tuple
+from typing import List, Sequence
 
 import torch
 from torch import Tensor
@@ -8,14 +8,7 @@ from torch import Tensor
 from .attention import multi_head
 
 
-def aggregate(
-    kind: str,
-    states: Sequence[Tensor],
-    layers: int,
-    attentions: Sequence[Sequence[Tuple[Tensor, Tensor]]],
-    heads: int,
-    projection: Optional[Tuple[Tensor, Tensor]] = None,
-) -> Tensor:
+def aggregate(kind, states, layers, attentions, heads, projection=None):
     """Compute Aggregation Transformer, equations 15 to 17, from h^1 ... h^N (m, d) of one document. Returns (m, d)."""
     last, count = states[-1], len(states)
     if kind == "add":

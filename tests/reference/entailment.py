@@ -35,7 +35,7 @@ def entail_s2s(w: Dict[str, Tensor], document: List[int], previous: List[int]) -
         s, c = lstm_step(torch.cat([w["E_y"][word], readout]), s, c, *w["decoder"])
         attention = softmax_row([s @ (w["W"] @ h) for h in states])
         context = sum(weight * h for weight, h in zip(attention, states))
-        readout = torch.tanh(w["W_a"] @ torch.cat([s, context]))  # type: ignore[list-item]
+        readout = torch.tanh(w["W_a"] @ torch.cat([s, context]))
         logits = torch.stack([row @ readout for row in w["W_o"]])
         found.append(logits - logits.exp().sum().log())
         attentions.append(torch.stack(list(attention)))

@@ -1,7 +1,7 @@
 """Steps that several oracles share: softmax, recurrent cells, pointers, sentences and subsequences."""
 
 import itertools
-from typing import List, Sequence, Tuple
+from typing import List, Tuple
 
 import torch
 from torch import Tensor
@@ -111,9 +111,7 @@ def lstm_step(x: Tensor, h: Tensor, c: Tensor, w_x: Tensor, w_h: Tensor, bias: T
     return hidden, cell
 
 
-def lstm_states(
-    vectors: Sequence[Tensor], weights: Sequence[Tensor], first: Sequence[Tensor] = ()
-) -> Tuple[List[Tensor], Tensor]:
+def lstm_states(vectors, weights, first=()):
     """One direction of an encoder: h of each word, and the last c; ``first``: h and c before, 0 without it."""
     zeros = torch.zeros(weights[1].shape[1], dtype=weights[1].dtype)
     h, c = first or (zeros, zeros)

@@ -1,7 +1,5 @@
 """The pointer-generator of See et al. 2017, and the decoder without attention of Jiang and Bansal 2018."""
 
-from typing import Dict, List, Sequence, Tuple
-
 import torch
 from torch import Tensor
 
@@ -9,14 +7,7 @@ from .parts import lstm_encoder, lstm_step, mixture_of_words, softmax_row
 from .selection import combined_attention
 
 
-def pointer_generator(
-    w: Dict[str, Tensor],
-    document: List[int],
-    extended: List[int],
-    previous: List[int],
-    unk: int,
-    selected: Sequence[float] = (),
-) -> Tuple[List[List[float]], List[List[float]], float]:
+def pointer_generator(w, document, extended, previous, unk, selected=()):
     """Compute P of each word that can be produced, the attention at each step, and the mean coverage loss.
 
     ``w``: weights by the paper's names; "E" has a row for each known word; "forward", "backward" and "decoder": weights
@@ -45,7 +36,7 @@ def pointer_generator(
         attention = [float(share) for share in softmax_row(scores)]
         if selected:
             attention = combined_attention(attention, selected)
-        context = sum(a * h for a, h in zip(attention, memory))  # type: ignore[assignment]
+        context = sum(a * h for a, h in zip(attention, memory))
         p_gen = torch.sigmoid(w["w"] @ torch.cat([context, c, s, x]) + w["b"]).item()
         logits = w["W_o"] @ (w["W_a"] @ torch.cat([s, context]) + w["b_a"]) + w["b_o"]
         vocabulary = [float(share) for share in softmax_row([*logits])]
@@ -56,9 +47,7 @@ def pointer_generator(
     return distributions, attentions, sum(coverage_losses) / len(coverage_losses)
 
 
-def closed_book(
-    weights: Sequence[Tensor], output: Tensor, bias: Tensor, first: Tuple[Tensor, Tensor], vectors: Sequence[Tensor]
-) -> List[Tensor]:
+def closed_book(weights, output, bias, first, vectors):
     """Compute log P_cb of each known word at each step, with a decoder without attention (Jiang and Bansal 2018).
 
     ``weights``: of its LSTM; ``first``: h and c from the bridge; ``vectors``: of the previous word at each step.
@@ -66,7 +55,7 @@ def closed_book(
     h, c = first
     found = []
     for vector in vectors:
-        h, c = lstm_step(vector, h, c, *weights)  # type: ignore[call-arg]
+        h, c = lstm_step(vector, h, c, *weights)
         logits = torch.stack([row @ h + shift for row, shift in zip(output, bias)])
         found.append(logits - logits.exp().sum().log())
     return found

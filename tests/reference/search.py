@@ -82,17 +82,7 @@ def beam_search(
     return sorted(finished, key=lambda hypothesis: -hypothesis[2])
 
 
-def best_possible_score(
-    log_prob: float,
-    cost: float,
-    lengths: Sequence[int],
-    alpha: float,
-    beta: float,
-    length_kind: str,
-    weight: float,
-    coverage_kind: str,
-    source_length: int,
-) -> float:
+def best_possible_score(log_prob, cost, lengths, alpha, beta, length_kind, weight, coverage_kind, source_length):
     """The bound of docs/decoding.md, the best score of an unfinished hypothesis that may end with a length."""
     best = max(log_prob / length_penalty(length, alpha, beta, length_kind) for length in lengths)
     if coverage_kind == "summary":

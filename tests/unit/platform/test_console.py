@@ -49,31 +49,27 @@ sys.addaudithook(interrupt)
 sys.argv[:] = [name]
 sys.exit(importlib.import_module(module).main(options))
 """
-READING = "results plot reproduce summarize likelihood labels select shortlist content demo"
-WRONG = {
-    **{f"etads-{name}": ["missing"] for name in READING.split()},
-    "etads-models": ["--vocabulary", "2"],  # it reads no file
-    "etads-average": ["out", "missing"],
-    "etads-rouge": ["missing", "missing"],
-    "etads-compare": ["missing", "missing", "missing"],
-    "etads-analyse": ["--source", "missing", "--reference", "missing"],
-    "etads-correlate": ["missing"],
-    "etads-evidence": ["--source", "missing", "--system", "a=missing"],
-    "etads-human": ["make", "--source", "missing", "--system", "a=missing", "--out", "out", "--key", "key"],
-    "etads-corpus": ["table", "--train", "missing", "--out", "out"],
-    "etads-control": ["missing", "out"],
-    "etads-debian": ["--translation", "missing", "--out", "out"],
-    "etads-prepare": ["missing", "out"],
-    "etads-dictionary": ["out", "--train", "missing"],
-    "etads-train": ["--text", "missing", "--out", "out"],
-    "etads-export": ["missing", "out"],
-    "etads-extract": ["missing", "out", "--by", "lead"],
-    "etads-shorten": ["missing", "out", "--run", "missing"],
-    "etads-nli": ["synthesise", "missing", "out"],
-    "etads-rewrite": ["missing", "out", "--extractor", "missing", "--abstractor", "missing"],
-    "etads-explain": ["missing", "-o", "page.html"],
-    "etads-tune": ["missing", "missing"],
+FORMS = {
+    "missing": "results plot reproduce summarize likelihood labels select shortlist content demo correlate",
+    "missing out": "control prepare export",
+    "missing missing": "rouge tune",
+    "missing missing missing": "compare",
+    "out missing": "average",
+    "out --train missing": "dictionary",
+    "missing out --by lead": "extract",
+    "missing out --run missing": "shorten",
+    "missing out --extractor missing --abstractor missing": "rewrite",
+    "missing -o page.html": "explain",
+    "--source missing --reference missing": "analyse",
+    "--source missing --system a=missing": "evidence",
+    "--text missing --out out": "train",
+    "--translation missing --out out": "debian",
+    "make --source missing --system a=missing --out out --key key": "human",
+    "table --train missing --out out": "corpus",
+    "synthesise missing out": "nli",
+    "--vocabulary 2": "models",  # it reads no file
 }
+WRONG = {f"etads-{name}": form.split() for form, names in FORMS.items() for name in names.split()}
 
 
 def command_line(code, command, *arguments):

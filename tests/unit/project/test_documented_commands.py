@@ -11,7 +11,6 @@ import shlex
 import shutil
 import subprocess
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from documented import PAGES, ROOT, complaint, parser_of, project_commands
@@ -52,11 +51,6 @@ def header(script):
     return re.sub(r"\\\n\s*", " ", "\n".join(line[2:] for line in lines))
 
 
-class Documented(NamedTuple):
-    where: str
-    line: str
-
-
 def _without_remark(line):
     """Drop a remark far to the right of a command, but keep further arguments."""
     return re.split(r"\s{3,}(?!--|\[|\d)", line)[0]
@@ -66,7 +60,7 @@ def in_pages():
     """Commands in README.md, docs/, CONTRIBUTING.md and the sample corpus's page."""
     for page in [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "preprocess" / "sample" / "README.md"]:
         for command in commands_of(page.read_text(encoding="utf-8")):
-            yield Documented(str(page.relative_to(ROOT)), _without_remark(command))
+            yield str(page.relative_to(ROOT)), _without_remark(command)
 
 
 def in_lines(where, text):
@@ -74,7 +68,7 @@ def in_lines(where, text):
     for line in re.sub(r"\\\n\s*", " ", text).splitlines():
         match = re.search(rf"(?:^\s+|:\s\s)({_OURS.pattern}(?: +[a-z]+)?(?: +(?:-|\[|\S*[/.]).*)?)$", line)
         if match:
-            yield Documented(where, _without_remark(match[1]))
+            yield where, _without_remark(match[1])
 
 
 def texts_of(module):
@@ -116,6 +110,7 @@ def is_incomplete(line):
 
 HEADS = (line for script in SCRIPTS for line in in_lines(str(script.relative_to(ROOT)), header(script)))
 LINES = [*in_pages(), *HEADS, *in_modules()]
+"""Where each documented command is, and the command."""
 INSTALLING = ("install", "quickstart", "release", "test", "docs")
 """Scripts that would install something or run for long; only their options are checked."""
 PARSERS = {
@@ -174,8 +169,8 @@ def check(where, line, parsers):
 
 
 def named(prefixes):
-    found = [line for line in LINES if line.line.startswith(prefixes)]
-    return [pytest.param(*line, id=f"{line.where}: {line.line[:50]}") for line in dict.fromkeys(found)]
+    found = dict.fromkeys((where, line) for where, line in LINES if line.startswith(prefixes))
+    return [pytest.param(where, line, id=f"{where}: {line[:50]}") for where, line in found]
 
 
 @pytest.mark.parametrize("where,line", named(("fairseq-", "etads-")))
