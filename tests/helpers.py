@@ -68,15 +68,7 @@ def make_dictionary(words: int = 40, tail: int = 0, mark: bool = False) -> Dicti
     return dictionary
 
 
-def make_task(
-    truncate_source: Optional[int] = None,
-    truncate_target: Optional[int] = None,
-    tail: int = 0,
-    mark: bool = False,
-    target_words: Optional[int] = None,
-    words: int = 40,
-    **options,
-) -> SummarizationTask:
+def make_task(truncate_source=None, truncate_target=None, tail=0, mark=False, target_words=None, words=40, **options):
     """A task with one dictionary; summaries know its first ``target_words`` (None: as many as documents)."""
     dictionary = make_dictionary(words, tail, mark)
     cfg = SummarizationConfig(truncate_source=truncate_source, truncate_target=truncate_target)

@@ -8,8 +8,9 @@ import convolutional
 import language_models
 import torch
 from fairseq.criterions import CRITERION_DATACLASS_REGISTRY
-from helpers import RECURRENT, SMALL, make_dictionary, make_task, model_config
+from helpers import RECURRENT, SMALL, model_config
 from omegaconf import OmegaConf, open_dict
+from recurrent import EXTRACTOR, MARK, recurrent_task
 
 from fairseq_etads.data.pairs import SentenceTargets, SummarizationDataset, TokenValues
 from fairseq_etads.models import rnn, selector, transformer_options
@@ -17,11 +18,9 @@ from fairseq_etads.systems import abs as abs_system
 from fairseq_etads.systems import convs2s
 from fairseq_etads.systems.rewriting import model as rewriting
 
-MARK, TAIL = 43, 9
 DOCUMENTS = [[5, 6, MARK, 7, 45, 9, 10, MARK, 46, 5], [8], [4, 47, 5, MARK, 8, 8, MARK], [], [21, 50, MARK, 22, 30]]
 SUMMARIES = [[5, 45, MARK, 7], [8, 9, 11], [47], [10, 6, MARK, 52], []]
 """Ids 4 to 42 are known words, 43 is the sentence mark, 44 to 52 can only be copied."""
-FACTORS = ("pos", "ner", "tf", "idf")
 TAGGERS = {
     "word_tagger": {"encoder_embed_dim": 6, "letter_dim": 3, "letter_filters": 5, "encoder_hidden_size": 4},
     "sentence_extractor": {"encoder_embed_dim": 6, "encoder_hidden_size": 4, "max_sentences": 3},
@@ -47,20 +46,13 @@ def sizes_of(arch):
         preset, small = rnn.PRESETS[arch], {"large_vocabulary_trick": 25, "encoder_projection": 11, "readout_dim": 16}
         sizes = {**RECURRENT, **{option: size for option, size in small.items() if preset.get(option)}}
         if preset.get("sentence_attention") == "extractor":
-            sizes.update(extractor_embed_dim=6, extractor_hidden_size=4, max_sentences=3, max_sentence_words=3)
+            sizes.update(EXTRACTOR)
         return {**sizes, "dropout": 0.0}
     if arch in convs2s.PRESETS:
         return convolutional.SIZES
     if arch in abs_system.PRESETS:
         return language_models.SIZES
     return {**SMALL, "encoder_embed_dim": 16, "attention_dropout": 0.0, "activation_dropout": 0.0}
-
-
-def training_task(**options):
-    """A task with 44 known words, 9 to copy, and four source factors."""
-    task = make_task(tail=TAIL, mark=True, **options)
-    task.factor_dictionaries = {name: make_dictionary(words=6) for name in FACTORS}
-    return task
 
 
 @functools.cache
@@ -89,7 +81,7 @@ def model_options(arch, model):
 
 def build(arch, model, seed=1, **task_options):
     """A task, and a model in float64 with random weights."""
-    task = training_task(**task_options)
+    task = recurrent_task(**task_options)
     torch.manual_seed(seed)
     built = task.build_model(model_options(arch, model)).double()
     with torch.no_grad():  # also zeros, such as the vectors of padding, which tied tables train

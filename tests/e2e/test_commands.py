@@ -1,15 +1,27 @@
-"""fairseq's own commands on the plugin: learn, generate, validate, Hydra, shards, refusals.
+"""fairseq's own commands on the plugin: learn, copy unseen words, generate, validate, Hydra, shards, refusals.
 
 Each command is started at least once as users start it; command_server.py runs the others.
 """
 
+import math
 import os
+import random
 import re
+import shutil
+import statistics
+import string
+import subprocess
 from pathlib import Path
 
+import corpora
 import pytest
+import torch
+import toy
 from helpers import run_command
-from toy import PLUGIN, PREPROCESS, SMALL_MODEL, WORDS, generate, hypotheses, summaries, write_pairs
+from toy import PLUGIN, PREPROCESS, SMALL_MODEL, WORDS, generate, hypotheses, summaries
+
+from fairseq_etads.systems.rewards.self_critical import TaggerSaliency
+from fairseq_etads.training.task import SummarizationTask
 
 CONFIGS = str(Path(__file__).parents[2] / "configs")
 PAPER = ["--coverage-penalty", "1", "--length-penalty-type", "wu", "--lenpen", "0.9", "--no-repeat-ngram-size", "3"]
@@ -109,9 +121,130 @@ def test_bad_options_are_refused_in_a_line(command, words, corpus, tmp_path):
     assert "Traceback" not in result.stdout or command[0] == "fairseq-train"
 
 
-def test_another_dictionary_than_the_checkpoints_is_refused_in_words(trained, tmp_path):
-    write_pairs(tmp_path, "test", 20, seed=5, words=[*WORDS[:-1], "changed"])
-    texts = [f"--{split}pref={tmp_path / 'test'}" for split in ("train", "test")]
-    run_command([*PREPROCESS, str(tmp_path / "bin"), *texts], cwd=tmp_path)
-    said = generate(tmp_path / "bin", trained / "checkpoint_best.pt", check=False)
-    assert re.search("the source dictionary in DATA .*is not the one the checkpoint was trained with", said)
+BEST = ["--best-checkpoint-metric", "rouge1", "--maximize-best-checkpoint-metric"]
+FILLERS = ["the", "package", "of", "holds", "tools", "for", "and", "with", "a", "to"]
+ALPHABETS = ["äöüßéèêç", "вершина", "ヴェルサイユ宮殿", "αβγδεζ", "👍🏽🎉", "0123456789-", "'\"\\%{}$"]
+
+
+def riddle(r, alphabet=string.ascii_lowercase):
+    """A document of common words and three new ones, and the answer: the new word after "named"."""
+    document = [r.choice(FILLERS) for _ in range(r.randint(3, 8))]
+    names = ["".join(r.choices(alphabet, k=8)) for _ in range(3)]
+    for name in names:
+        document.insert(r.randint(0, len(document)), name)
+    document.insert(document.index(names[0]), "named")
+    return document, names[0]
+
+
+def write_riddles(directory, split, count, seed):
+    r = random.Random(seed)
+    with open(directory / f"{split}.source", "w") as sources, open(directory / f"{split}.target", "w") as targets:
+        for _ in range(count):
+            document, answer = riddle(r)
+            sources.write(" ".join(document) + "\n")
+            targets.write(answer + "\n")
+
+
+@pytest.fixture(scope="module")
+def riddles(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("riddles")
+    for seed, (split, count) in enumerate((("train", 2000), ("valid", 50), ("test", 100))):
+        write_riddles(directory, split, count, seed)
+    run_command(
+        ["etads-dictionary", "dict.txt", "--train", "train.source", "train.target", "--size", "11", "--jobs", "1"]
+        + ["--documents", "valid.source", "test.source"],
+        cwd=directory,
+    )
+    splits = [f"--{split}pref={split}" for split in ("train", "valid", "test")]
+    run_command([*PREPROCESS, "bin", *splits, "--srcdict", "dict.txt"], cwd=directory)
+    return directory
+
+
+def train_to_copy(riddles, *options):
+    usual = ["--dropout", "0", "--pointer", "soft", "--criterion", "summarization_nll", "--lr", "2e-3"]
+    usual += ["--validate-interval", "99"]
+    return toy.train(riddles / "bin", riddles / "run", *usual, *options)
+
+
+def answer(riddles, *options, data="bin", **more):
+    model = riddles / "run" / "checkpoint_last.pt"
+    return generate(riddles / data, model, "--max-len-b", "5", *options, **more)
+
+
+def test_words_never_seen_are_copied(riddles):
+    """By fairseq-generate, in validation and by fairseq-interactive, which gets words that are in no file."""
+    log = train_to_copy(riddles, "--max-update", "350", "--eval-rouge", "--eval-rouge-samples", "40", *BEST)
+    assert "p_gen=" in log and "copied=" in log
+    # The answers' words are only in the dictionary's copy tail. In validation, too, they must be written as words.
+    assert float(re.search(r"valid \|.*\| rouge1 ([\d.]+)", log)[1]) >= 90
+    expected, found = (riddles / "test.target").read_text().splitlines(), summaries(answer(riddles))
+    right = sum(found[number] == answer for number, answer in enumerate(expected))
+    assert right >= 0.95 * len(expected), f"{right} of {len(expected)}"
+
+    r = random.Random(9)
+    asked = [riddle(r, r.choice([string.ascii_lowercase, *ALPHABETS])) for _ in range(60)]
+    asked.insert(20, ([], ""))
+    lines = "".join(" ".join(document) + "\n" for document, _ in asked)
+    options = ("--buffer-size", "16", "--batch-size", "16")
+    output = answer(riddles, *options, command="fairseq-interactive", input=lines, anew=True)
+    found = summaries(output)
+    assert sorted(found) == list(range(61)) and found[20] == ""
+    right = sum(found[number] == answer for number, (_, answer) in enumerate(asked))
+    assert right >= 0.9 * 61, f"{right} of 61"
+    for number, (document, _) in enumerate(asked):
+        assert set(found[number].split()) <= {*document, *FILLERS, "named"}, "a new word of another document"
+
+
+def test_a_language_model_is_fused(riddles, tmp_path):
+    """The language model has a dictionary without copy tail, dict.txt in DATA, as in docs/decoding.md."""
+    known = subprocess.check_output(["grep", "-E", "^madeupword| [1-9][0-9]*$", "dict.txt"], cwd=riddles, text=True)
+    assert known.count("\n") == 12
+    (tmp_path / "known.txt").write_text(known)
+    command = f"fairseq-preprocess --user-dir fairseq_etads --only-source --srcdict {tmp_path / 'known.txt'}"
+    run_command([*command.split(), "--destdir", f"{tmp_path}/lm", "--trainpref", "train.target"], cwd=riddles)
+    command = f"fairseq-train {tmp_path / 'lm'} --user-dir fairseq_etads --task language_modeling --cpu"
+    command += " --arch transformer_lm --decoder-layers 1 --decoder-embed-dim 16 --decoder-ffn-embed-dim 16"
+    command += " --decoder-attention-heads 2 --num-workers 0 --optimizer adam --lr 1e-3 --max-tokens 400 --max-update 2"
+    command += " --tokens-per-sample 16 --sample-break-mode complete --disable-validation --no-epoch-checkpoints"
+    run_command([*command.split(), "--save-dir", str(tmp_path)], cwd=tmp_path)
+    data = tmp_path / "data"
+    shutil.copytree(riddles / "bin", data)
+    shutil.copyfile(tmp_path / "lm" / "dict.txt", data / "dict.txt")
+    train_to_copy(riddles, "--max-update", "2", "--disable-validation", "--save-dir", str(tmp_path / "soft"))
+    model = ["--path", str(tmp_path / "soft" / "checkpoint_last.pt")]
+    fused = ["--lm-path", str(tmp_path / "checkpoint_last.pt"), "--lm-weight", "0.5"]
+    plain, found = (hypotheses(answer(riddles, *model, *more, data=data)) for more in ([], fused))
+    # After two steps, all of the 16 known words have nearly the same probability.
+    changes = [found[number][0][0] - plain[number][0][0] for number in range(100)]
+    assert statistics.median(changes) == pytest.approx(0.5 * math.log2(1 / 16), abs=0.5), changes
+    words = " ".join(words for ((_, words), *_) in found.values()).split()
+    assert any(word not in [*FILLERS, "named", "<unk>"] for word in words), "nothing was copied"
+
+
+TAGGER = ["--encoder-embed-dim", "16", "--encoder-hidden-size", "16", "--optimizer", "adam", "--lr", "0.02"]
+TAGGER += ["--clip-norm", "2", "--batch-size", "4", "--max-update", "40", "--num-workers", "0", "--cpu", "--seed", "1"]
+
+
+def test_a_tagger_of_salient_words_learns_the_answers_of_squad(tmp_path):
+    """The commands of docs/rewards.md."""
+    corpora.squad(tmp_path / "squad")
+    run_command(["etads-corpus", "squad", "--data", "squad", "--out", "squad/text", "--jobs", "1"], cwd=tmp_path)
+    # The summariser's data, with which the tagger shares the dictionary.
+    for split in ("train", "valid", "test"):
+        for side in ("source", "target"):
+            text = "Dr. Ada Zeno made the audio in 1800 . It weighs 2 tons , was by No question .\n"
+            corpora.write(tmp_path / f"text/{split}.{side}", text * 3)
+    run_command(["etads-prepare", "text", "prepared", "--tokens", "word", "--size", "100"], cwd=tmp_path)
+    run_command(["etads-prepare", "squad/text", "squad/prepared", "--like", "prepared"], cwd=tmp_path)
+    labelled = run_command(["etads-labels", "squad/prepared", "--kind", "words", "--jobs", "1"], cwd=tmp_path)
+    assert "30 of 96 tokens of 12 documents are copied" in labelled.stdout, labelled.stdout
+    command = ["fairseq-train", "squad/prepared/bin", "--user-dir", "fairseq_etads", "--task", "summarization"]
+    command += ["--arch", "word_tagger", "--criterion", "selection_nll", "--labels", "squad/prepared/bin", *TAGGER]
+    run_command([*command, "--save-dir", "runs/saliency"], cwd=tmp_path)
+    tagger = TaggerSaliency(
+        str(tmp_path / "runs/saliency/checkpoint_best.pt"), SummarizationTask.of_folder(tmp_path / "prepared/bin")
+    )
+    words = ["it", "weighs", "2", "tons"]
+    (weights,) = tagger([words])
+    salient = dict(zip(words, torch.tensor(weights) > 0.5))
+    assert salient == {"it": False, "weighs": False, "2": True, "tons": True}, weights

@@ -150,8 +150,8 @@ def test_a_document_is_summarised_while_one_looks_on(page, browser, summarizer):
     assert browser.console() == []
 
 
-def test_wrong_options_are_said_and_a_search_can_be_stopped(page, browser):
-    show(browser, page)
+def test_wrong_options_are_said_and_a_search_can_be_stopped_on_a_small_dark_screen(page, browser):
+    show(browser, page, width=320, dark=True)
     assert not browser.find("#summarize").is_enabled()
     browser.find("#example").click()
     until(lambda: browser.find("#summarize").is_enabled())
@@ -168,12 +168,6 @@ def test_wrong_options_are_said_and_a_search_can_be_stopped(page, browser):
     until(lambda: browser.find("#state").text == "stopped")
     summarize(browser)
     assert [line for line in browser.console() if "400 (Bad Request)" not in line] == []
-
-
-def test_it_fits_a_small_dark_screen(page, browser):
-    show(browser, page, width=320, dark=True)
-    browser.find("#example").click()
-    summarize(browser)
     assert browser.run("return document.documentElement.scrollWidth") <= 320
     ground = browser.run("return getComputedStyle(document.body).backgroundColor")
     assert sum(map(int, re.findall(r"\d+", ground)[:3])) < 200

@@ -1,4 +1,4 @@
-"""Training by several processes on CPUs: they learn the same as one process; a killed one ends all."""
+"""Training by several processes on CPUs: they learn what one process learns and log the same; a killed one ends all."""
 
 import os
 import re
@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 import torch
+import toy
 from helpers import environment, run_command
 from toy import PLUGIN, PREPROCESS, SMALL_MODEL, by_two_workers, checkpoint, updates_of, write_pairs
+
+from fairseq_etads.evaluation import rouge
 
 TRAIN = ["--criterion", "summarization_nll", "--dropout", "0", "--no-epoch-checkpoints", "--disable-validation"]
 POINTER = ["--arch", "etads", "--pointer", "soft", *SMALL_MODEL, "--max-tokens", "100", "--lr", "2e-3", *TRAIN]
@@ -19,6 +22,7 @@ RECURRENT = ["--arch", "pg_coverage", "--encoder-embed-dim", "16", "--encoder-hi
 RECURRENT += ["--attention-dim", "8", "--batch-size", "10", "--required-batch-size-multiple", "1"]
 RECURRENT += ["--optimizer", "lazy_adagrad", "--lr", "0.1", "--num-workers", "0", "--seed", "3", "--cpu"]
 RECURRENT += ["--log-format", "simple", *TRAIN]
+ROUGE = ("rouge1", "rouge2", "rougeL")
 LAZY = ["--optimizer", "lazy_adam", "--lr", "0.01", "--large-vocabulary-trick", "12"]
 
 
@@ -128,3 +132,42 @@ def test_a_killed_worker_ends_the_training_which_goes_on_when_it_is_started_agai
     before = saved(tmp_path / "two")[0]
     logs = by_two_workers(lambda *more: run_command([*train, str(2 + before // 2), *more], cwd=tmp_path).stdout)
     assert f"@ {before} updates" in logs[0] and saved(tmp_path / "two")[0] > before > 0
+
+
+def validations(log):
+    """Figures of each validation: updates -> name -> value."""
+    found = {}
+    for line in log.splitlines():
+        match = re.search(r"\| valid \| (epoch .*)", line)
+        if match:
+            values = dict(part.strip().split(" ", 1) for part in match[1].split("|") if " " in part.strip())
+            found[int(values["num_updates"])] = {name: float(values[name]) for name in ROUGE}
+    return found
+
+
+def test_two_workers_log_the_figures_of_later_commands_and_keep_the_best_checkpoint(corpus, trained, tmp_path):
+    """Of 25 documents, in uneven batches; both workers show their own samples."""
+    data, save = corpus / "bin", tmp_path / "run"
+    options = ["--truncate-source", "8", "--truncate-target", "5", "--dropout", "0.1", "--lr", "2e-3"]
+    options += ["--finetune-from-model", str(trained / "checkpoint_best.pt"), "--max-update", "8"]
+    options += ["--save-interval-updates", "4", "--validate-interval", "99", "--max-tokens-valid", "60"]
+    options += ["--eval-rouge", "--eval-rouge-samples", "25", "--eval-rouge-args", '{"beam": 2}']
+    options += ["--best-checkpoint-metric", "rouge2", "--maximize-best-checkpoint-metric", "--validation-samples", "20"]
+    logs = by_two_workers(toy.train, data, save, *options)
+    assert "as rank 1" in logs[1], "there were no two workers"
+    found = validations(logs[0])
+    assert list(found) == [4, 8]
+    texts = [set(re.findall(r"\| validation sample (.*)", log)) for log in logs]
+    assert all(texts) and texts[0] != texts[1]
+
+    # Of equally good checkpoints, fairseq keeps the last.
+    best = max(found, key=lambda updates: (found[updates]["rouge2"], updates))
+    assert checkpoint(save, "best")["optimizer_history"][-1]["num_updates"] == best
+    options = ["--gen-subset", "valid", "--beam", "2", "--max-len-b", "5"]
+    output = toy.generate(data, save / "checkpoint_best.pt", *options)
+    hypotheses = [words for _, words in sorted(toy.summaries(output).items())][:25]
+    references = (corpus / "text" / "valid.target").read_text().splitlines()[:25]
+    expected = rouge(hypotheses, references, bootstrap=1)
+    for name in ROUGE:
+        assert found[best][name] == pytest.approx(expected.scores[name].f1, abs=0.011)
+    assert found[best]["rouge2"] > 10, "it has not learnt anything: the test shows little"

@@ -138,13 +138,6 @@ def installed(wheel, environment_of_ones_own):
     return programs
 
 
-def wait_for(pattern, path, process):
-    while not (found := re.search(pattern, path.read_text() if path.exists() else "")):
-        assert process.poll() is None, path.read_text()
-        time.sleep(0.02)
-    return found
-
-
 def test_a_wheel_is_all_that_a_user_needs(wheel, installed, tmp_path):
     """The other tests run from the sources. The environment is not active, and the folder is empty."""
     folder, said = tmp_path / "empty", tmp_path / "said"
@@ -180,7 +173,10 @@ def test_a_wheel_is_all_that_a_user_needs(wheel, installed, tmp_path):
     run("etads", "export", "run", "model")
     pytest.importorskip("uvicorn", reason="needs the extra demo")
     process = etads("etads", "demo", "model", "--port", "0")
-    with urllib.request.urlopen(wait_for(r"http://127\.0\.0\.1:\d+/", said, process)[0]) as page:
+    while not (url := re.search(r"http://127\.0\.0\.1:\d+/", said.read_text())):
+        assert process.poll() is None, said.read_text()
+        time.sleep(0.02)
+    with urllib.request.urlopen(url[0]) as page:
         assert page.status == 200
     process.send_signal(signal.SIGINT)
     assert process.wait() == 130

@@ -1,13 +1,19 @@
-"""Trainings that are interrupted, saved and resumed, also with other data or options; their times of validation."""
+"""Trainings that are interrupted and resumed, also with other options; commands that are killed at random moments."""
 
+import os
+import random
 import re
+import shutil
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 import torch
+import toy
 from helpers import environment, run_command
+from seeds import OFFSET
 from toy import COMMON, PREPROCESS, checkpoint, train, train_command, updates_of, write_labelled_pairs, write_pairs
 
 RATE = r"train_inner .*\blr=([\d.e-]+)"
@@ -20,14 +26,6 @@ def begun(corpus, tmp_path_factory):
     save = tmp_path_factory.mktemp("begun") / "save"
     train(corpus / "bin", save, "--max-update", "4", "--disable-validation")
     return save
-
-
-@pytest.fixture
-def save(begun, tmp_path):
-    """Folder with a training of four updates that can be resumed."""
-    (tmp_path / "save").mkdir()
-    (tmp_path / "save" / "checkpoint_last.pt").write_bytes((begun / "checkpoint_last.pt").read_bytes())
-    return tmp_path / "save"
 
 
 def validated(output):
@@ -188,22 +186,23 @@ def test_stages_go_on_as_if_unbroken(corpus, tmp_path):
     torch.testing.assert_close(resumed, whole, rtol=1e-4, atol=1e-6)
 
 
-def test_a_dictionary_with_the_same_words_in_another_order_is_refused(save, corpus, tmp_path):
+def test_a_dictionary_with_the_same_words_in_another_order_is_refused(begun, corpus, tmp_path):
     """Such a dictionary used to be accepted; after the next checkpoint, the right data was refused."""
     lines = (corpus / "bin" / "dict.source.txt").read_text().splitlines()
     (tmp_path / "dict.txt").write_text("\n".join([*lines[1:8], lines[0], *lines[8:]]) + "\n")
     texts = [f"--{split}pref={corpus / 'text' / split}" for split in ("train", "valid")]
     run_command([*PREPROCESS, str(tmp_path / "bin"), *texts, "--srcdict", str(tmp_path / "dict.txt")], cwd=tmp_path)
-    last = save / "checkpoint_last.pt"
+    last = begun / "checkpoint_last.pt"
     before = last.read_bytes()
-    for place, options in ((save, []), (tmp_path / "new", ["--finetune-from-model", str(last)])):
+    for place, options in ((begun, []), (tmp_path / "new", ["--finetune-from-model", str(last)])):
         said = train(tmp_path / "bin", place, *options, "--max-update", "8", check=False).strip().splitlines()[-1]
         assert f"training cannot continue from {last} with" in said and "the source dictionary in DATA" in said
     assert last.read_bytes() == before and not list(tmp_path.glob("new/*.pt"))
 
 
-def test_another_scheduler_and_an_average_begin_where_the_training_is(save, begun, corpus):
+def test_another_scheduler_and_an_average_begin_where_the_training_is(begun, corpus, tmp_path):
     """Some schedulers used to fail with KeyError: 'best'."""
+    save = Path(shutil.copytree(begun, tmp_path / "save"))
     options = ["--max-update", "5", "--disable-validation", "--lr-scheduler", "reduce_lr_on_plateau"]
     options += ["--warmup-updates", "16", "--store-ema", "--ema-decay", "0.5"]
     assert re.findall(RATE, train(corpus / "bin", save, *options)) == ["0.0003125"]
@@ -236,3 +235,113 @@ def test_an_empty_split_of_several_folders_is_named_before_training(corpus, tmp_
     run_command([*PREPROCESS, str(folder), f"--trainpref={folder / 'train'}", *dictionary], cwd=tmp_path)
     output = train(f"{corpus / 'bin'}:{folder}", tmp_path / "save", "--max-epoch", "2", check=False)
     assert f'the split "train" in "{folder}" has no pairs' in output.strip().splitlines()[-1]
+
+
+TRAINING = "--max-update 48 --cpu -- --validate-interval-updates 12 --save-interval-updates 3 --batch-size 16"
+TRAINING += " --num-workers 0 --dropout 0.3 --encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 32"
+TRAINING += " --encoder-ffn-embed-dim 32 --encoder-attention-heads 2 --decoder-attention-heads 2"
+COMMANDS = {
+    "etads-prepare text prepared --tokens bpe --size 60 --factors tf idf": "prepared/codes.bpe",
+    f"etads-train --prepared prepared --out run --recipe paper {TRAINING}": "run/checkpoints/checkpoint_last.pt",
+    "etads-summarize debian text/test.source --lines --output new.txt --read-ahead 4": "new.txt.partial",
+}
+"""Command -> its sign: a file that has over 200 bytes in the middle. Each command finds the results of earlier ones."""
+KILLS = 4
+"""Number of moments at which each command is killed: one in each quarter of its time. It is also killed at its sign."""
+MAY_CHANGE = r"/SHA256SUMS$|/bin/|\.pt$"
+"""Results that may exist before they are complete, which the commands take into account."""
+NO_RESULTS = (".log", "/preprocess.txt", ".partial", ".tmp", ".lock", ".new", ".resume")
+"""Endings of the paths of logs, which contain times, and of files that a killed command may leave behind."""
+
+
+def plain(value):
+    """Replace the tensors in nested containers by their bytes, which can be compared with ==."""
+    if isinstance(value, torch.Tensor):
+        return value.dtype, value.shape, value.numpy().tobytes()
+    if isinstance(value, dict):
+        return {name: plain(part) for name, part in value.items()}
+    return [plain(part) for part in value] if isinstance(value, (list, tuple)) else value
+
+
+def results(folder):
+    """Path -> content of each result; of a checkpoint, which contains times, what the next updates depend on."""
+    found = {}
+    for path in filter(Path.is_file, folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if name.endswith(".pt"):
+            state = torch.load(path, weights_only=True)
+            more = [state["extra_state"].get(part) for part in ("train_iterator", "best")]
+            found[name] = plain([state["model"], state["last_optimizer_state"], *more])
+        elif not name.endswith(NO_RESULTS):
+            found[name] = path.read_bytes()
+    return found
+
+
+def is_running(group):
+    """Tell whether a process of the group has not ended. Zombies have; nobody may be there to wait for them."""
+    for folder in Path("/proc").iterdir():
+        try:
+            state, _, number = (folder / "stat").read_text().rpartition(")")[2].split()[:3]
+            if int(number) == group and state not in "ZX":
+                return True
+        except (OSError, ValueError):  # it has ended, or is no process
+            continue
+    return False
+
+
+def has_begun(sign):
+    return sign.exists() and sign.stat().st_size > 200
+
+
+def run(command, folder, kill_after=None, kill_at=None):
+    """Run a command, and kill its process group after some seconds or at a sign; returns its status and its output."""
+    with open(folder.with_name("said"), "w+") as said:
+        # not a new session, because processes of the command server can only join a group of their own session
+        files = {"stdout": said, "stderr": said, "preexec_fn": os.setpgrp}
+        process = subprocess.Popen(command.split(), cwd=folder, env=environment(), **files)
+        try:
+            while kill_at and process.poll() is None and not has_begun(kill_at):
+                time.sleep(0.001)
+            process.wait(0 if kill_at else kill_after)
+        except subprocess.TimeoutExpired:
+            while is_running(process.pid):  # a process may just be starting another one
+                os.killpg(process.pid, signal.SIGKILL)
+                time.sleep(0.005)
+        return process.wait(), said.seek(0) or said.read()
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes by Linux's /proc")
+def test_a_killed_command_that_is_run_again_makes_the_same(tmp_path):
+    print(f"ETADS_TEST_SEED={OFFSET}")
+    draw, folder, before = random.Random(1), tmp_path / "work", tmp_path / "before"
+    (folder / "text").mkdir(parents=True)
+    for seed, (split, count) in enumerate((("train", 160), ("valid", 12), ("test", 64))):
+        write_pairs(folder / "text", split, count, seed, words=[*toy.WORDS, "doesn't", "well-known", "Zürich"])
+    for command, sign in COMMANDS.items():
+        shutil.copytree(folder, before)
+        started = time.monotonic()
+        status, said = run(command, folder)
+        assert status == 0, said
+        seconds, wanted, interrupted = time.monotonic() - started, results(folder), 0
+        for number in range(KILLS + 1):
+            shutil.rmtree(folder)
+            shutil.copytree(before, folder)
+            moment = seconds * draw.uniform(number, number + 1) / KILLS
+            at_sign = number == KILLS
+            ends = {"kill_at": folder / sign} if at_sign else {"kill_after": moment}
+            status, said = run(command, folder, **ends)
+            assert status in (0, -signal.SIGKILL), said
+            where = f"{command}, killed " + (f"at {sign}" if at_sign else f"after {moment:.3f} of {seconds:.3f} s")
+            left = results(folder)
+            half = [path for path in left if left[path] != wanted.get(path) and not re.search(MAY_CHANGE, path)]
+            assert not half, f"{where}: not complete"
+            interrupted += status != 0 and has_begun(folder / sign) and left != wanted
+            if number == 1:  # the run that continues is killed, too, unless it ends before
+                run(command, folder, kill_after=draw.uniform(0, moment))
+            status, said = run(command, folder)
+            assert status == 0, f"{where}, and run again:\n{said}"
+            again = results(folder)
+            differ = [path for path in {**wanted, **again} if again.get(path) != wanted.get(path)]
+            assert not differ, f"{where}, and run again: not the same"
+        assert interrupted, f"no kill came in the middle: {command}"
+        shutil.rmtree(before)

@@ -16,7 +16,8 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.optim import OPTIMIZER_REGISTRY
 from helpers import SMALL, model_config
 from omegaconf import OmegaConf
-from small_models import FAMILIES, options_of_criterion, sizes_of, training_task
+from recurrent import recurrent_task
+from small_models import FAMILIES, options_of_criterion, sizes_of
 from steps import DOCUMENTS, SUMMARIES, make_sample
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.data._utils.pin_memory import pin_memory
@@ -100,7 +101,7 @@ def make_trainer(arch, device, number_format="fp32", optimizer="sgd", criterion=
     Args:
         number_format: of :data:`FORMATS`. criterion: its name and options. options: of the model.
     """
-    task = training_task()
+    task = recurrent_task()
     task.cfg.data = "/nowhere"
     name, more = criterion or ("summarization_nll", {})
 

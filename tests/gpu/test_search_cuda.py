@@ -59,27 +59,17 @@ ONE_LAYER = {"encoder_layers": 1, "decoder_layers": 1}
 """The search does not depend on the number of layers, but its time on a simulated GPU does."""
 
 
-def task_of_searches():
-    return make_task(tail=9, mark=True)
+RECURRENT = {"recurrent": "feats_lvt2k_ptr", "see": "pointer_generator_coverage", "sentences": "all_selected"}
 
 
+@on_the_cpu()
 def models_of(kind):
-    """Make a list of models with peaked distributions; more than one form an ensemble."""
-    with on_the_cpu():
-        return _models_of(kind)
-
-
-def _models_of(kind):
-    task = task_of_searches()
-    if kind == "recurrent":
-        return [recurrent("feats_lvt2k_ptr", recurrent_task())], recurrent_task()
-    if kind == "see":
-        return [recurrent("pointer_generator_coverage", recurrent_task())], recurrent_task()
-    if kind == "sentences":
-        return [recurrent("all_selected", recurrent_task())], recurrent_task()
+    """Make a list of models with peaked distributions, more than one of which form an ensemble, and their task."""
+    if kind in RECURRENT:
+        return [recurrent(RECURRENT[kind], recurrent_task())], recurrent_task()
     if kind == "convolutions":
         return [conv("soft")], conv_task()
-    pointer = {"plain": "none", "switch": "switch"}.get(kind, "soft")
+    task, pointer = make_task(tail=9, mark=True), {"plain": "none", "switch": "switch"}.get(kind, "soft")
     models = [sharpened("etads", task=task, pointer=pointer, **ONE_LAYER)]
     if kind == "ensemble":
         models.append(sharpened("gated_es_transformer", task=task, seed=2, **ONE_LAYER))

@@ -7,6 +7,7 @@ import torch
 from device_steps import FORMATS, PRETENDED, distinct_presets, make_trainer, on_the_cpu, run_steps, tolerance
 from fairseq.logging import metrics
 from helpers import PAD, RECURRENT, make_batch, make_model, make_task
+from recurrent import SEE
 
 from fairseq_etads.training.losses import NonFiniteLossError
 
@@ -35,26 +36,15 @@ MECHANISMS = {
     "edited references": ("etads", ("summarization_raml", {"raml_reward": "none"}), {"pointer": "soft"}),
     "rewards": ("etads", ("summarization_rl", RL), {"pointer": "soft"}),
     "fairseq's Transformer": ("transformer", OF_FAIRSEQ, {}),
+    "word tagger": ("word_tagger", ("selection_nll", {}), {}),
+    "sentence extractor": ("sentence_extractor", ("selection_nll", {}), {}),
+    "pointer extractor": ("pointer_extractor", ("extractor_nll", {}), {}),
 }
 """Models beyond the presets, and criterions: name -> preset, criterion, options of the model."""
-SELECTORS = {
-    "word_tagger": "selection_nll",
-    "sentence_extractor": "selection_nll",
-    "pointer_extractor": "extractor_nll",
-}
-OPTIMISERS = {
-    "adam": {},
-    "adagrad": {},
-    "adadelta": {},
-    "nag": {"momentum": 0.9},
-    "lazy_adam": {},
-    "lazy_adadelta": {},
-    "lazy_adagrad": {},
-    "muon": {},
-}
+OPTIMISERS = ("adam", "adagrad", "adadelta", "nag", "lazy_adam", "lazy_adadelta", "lazy_adagrad", "muon")
 ONE_OF_EACH = {"etads", "aggregation_transformer", "feats_lvt2k_ptr", "pg_coverage", "ras_lstm", "convs2s", "abs"}
 """Presets that are tested in all number formats. The others are tested in fp16, and on a real GPU in fp32, too."""
-WITH_KERNELS = {"pointer", "switch", "coverage", "lstm"}
+WITH_KERNELS = {"pointer", "switch", "coverage", "lstm", "word tagger", "sentence extractor", "pointer extractor"}
 """Mechanisms with other operators on a GPU than on a CPU, so that a simulated GPU tests them in fp32, too."""
 SIMULATED = {"fp32": ("lazy_adam", "lazy_adadelta", "lazy_adagrad", "muon"), "amp": ("adam", "lazy_adam")}
 """Number formats in which a simulated GPU tests only some optimisers: the project's own, and one of each kind.
@@ -69,34 +59,25 @@ DRAWN = {"edited references", "rewards"}
 """Trainings that draw random samples, which differ between a GPU and a CPU."""
 
 
-@functools.cache
-@on_the_cpu()
-def on_a_cpu(arch):
-    return run_steps(*make_trainer(arch, "cpu"))
+def with_preset(arch, device, name):
+    return run_steps(*make_trainer(arch, device, name))
 
 
-@functools.cache
-@on_the_cpu()
-def mechanism_on_a_cpu(mechanism, optimiser):
+def with_mechanism(mechanism, device, name, optimiser):
     arch, criterion, options = MECHANISMS[mechanism]
-    return run_steps(*make_trainer(arch, "cpu", "fp32", optimiser, criterion, **options))
-
-
-@functools.cache
-@on_the_cpu()
-def selector_on_a_cpu(arch):
-    return run_steps(*make_trainer(arch, "cpu", criterion=(SELECTORS[arch], {})))
+    return run_steps(*make_trainer(arch, device, name, optimiser, criterion, **options))
 
 
 def with_optimiser(optimiser, device, name):
-    options = tuple(OPTIMISERS[optimiser].items())
+    options = {"momentum": 0.9} if optimiser == "nag" else {}
     return run_steps(*make_trainer("gru_seq2seq", device, name, optimiser, optimization=options), steps=2)
 
 
 @functools.cache
 @on_the_cpu()
-def optimiser_on_a_cpu(optimiser):
-    return with_optimiser(optimiser, "cpu", "fp32")
+def on_a_cpu(train, model, *more):
+    """Losses of the training in float32."""
+    return train(model, "cpu", "fp32", *more)
 
 
 def compare(found, expected, name):
@@ -114,7 +95,7 @@ def compare(found, expected, name):
     ],
 )
 def test_a_preset_learns_as_on_a_cpu(arch, name):
-    compare(run_steps(*make_trainer(arch, "cuda", name)), on_a_cpu(arch), name)
+    compare(with_preset(arch, "cuda", name), on_a_cpu(with_preset, arch), name)
 
 
 @pytest.mark.parametrize(
@@ -129,20 +110,12 @@ def test_a_preset_learns_as_on_a_cpu(arch, name):
     ],
 )
 def test_a_mechanism_learns_as_on_a_cpu(mechanism, name):
-    arch, criterion, options = MECHANISMS[mechanism]
     optimiser = "adam" if name.startswith("memory") else "sgd"  # fairseq refuses the others of its own
-    found = run_steps(*make_trainer(arch, "cuda", name, optimiser, criterion, **options))
+    found = with_mechanism(mechanism, "cuda", name, optimiser)
     if mechanism in DRAWN:
         assert all(0 < loss < 20 for loss in found)
     else:
-        compare(found, mechanism_on_a_cpu(mechanism, optimiser), name)
-
-
-@pytest.mark.parametrize("name", [name for name in ("fp32", "amp", "fp16", "bf16") if name in TESTED])
-@pytest.mark.parametrize("arch", SELECTORS)
-def test_a_selector_learns_as_on_a_cpu(arch, name):
-    criterion = SELECTORS[arch], {}
-    compare(run_steps(*make_trainer(arch, "cuda", name, criterion=criterion)), selector_on_a_cpu(arch), name)
+        compare(found, on_a_cpu(with_mechanism, mechanism, optimiser), name)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +132,7 @@ def test_an_optimiser_takes_the_steps_of_a_cpu(optimiser, name):
         with pytest.raises(ValueError, match="Unsupported optimizer"):
             with_optimiser(optimiser, "cuda", name)
         return
-    found, expected = with_optimiser(optimiser, "cuda", name), optimiser_on_a_cpu(optimiser)
+    found, expected = with_optimiser(optimiser, "cuda", name), on_a_cpu(with_optimiser, optimiser)
     assert expected[0] - expected[-1] > (0.0005 if "adadelta" in optimiser else 0.01), "it learns"
     compare(found, expected, name)
 
@@ -206,11 +179,6 @@ NALLAPATI = {
     **{"pointer": "soft", "coverage": True, "temporal_attention": True, "hierarchical_attention": True},
     **{"large_vocabulary_trick": 25, **RECURRENT},
 }
-SEE = {
-    **{"rnn_cell": "lstm", "bridge": "relu", "merge_input": True, "attention_query": "after", "readout": "linear"},
-    **{"share_input_embeddings": True, "encoder_layers": 2},
-}
-"""Options for the decoder of See et al. 2017; the encoder's LSTMs are cuDNN's, with one of the two biases."""
 
 
 def outputs(model, device):
@@ -237,9 +205,9 @@ def test_losses_and_gradients_of_pointers_are_finite_in_half_precision(dtype, lo
         assert parameter.grad is None or parameter.grad.isfinite().all(), name
 
 
-@pytest.mark.parametrize("more", [{}, SEE], ids=["nallapati", "see"])
+@pytest.mark.parametrize("more", [{}, {**SEE, "encoder_layers": 2}], ids=["nallapati", "see"])
 def test_recurrent_models_have_gradients_in_evaluation_mode(more):
-    """cuDNN's networks have a backward pass only in training mode; rewards need one in evaluation mode."""
+    """cuDNN's networks, of which See et al. have two layers here, have a backward pass only in training mode."""
     model = make_model("gru_seq2seq", make_task(tail=30, mark=True), dropout=0.5, **{**NALLAPATI, **more}).eval()
     gradients = []
     for device in ("cpu", "cuda"):

@@ -17,18 +17,13 @@ import yaml
 
 from .abs import *
 from .attention import *
-from .consensus import *
 from .encoder import *
 from .entailment import *
 from .explicit_selection import *
-from .losses import *
-from .neighbours import *
 from .optimisers import *
 from .output import *
 from .parts import *
 from .pointer_generator import *
-from .readability import *
-from .recurrent import *
 from .rewriting import *
 from .search import *
 from .selection import *

@@ -28,9 +28,7 @@ def next_word(w: Dict[str, Tensor], document: Sequence[int], last: Sequence[int]
     return [logit - total for logit in logits], weights
 
 
-def extractive_features(
-    document: Sequence[Optional[int]], before: Sequence[Optional[int]], word: Optional[int]
-) -> List[int]:
+def extractive_features(document, before, word):
     """A word's contribution to the unigram, bigram, trigram and reordering features (Rush et al. 2015, section 5).
 
     ``before``: the words of the summary so far. None stands for an unknown word or a token that is not a word.

@@ -1,7 +1,7 @@
 """Attention of the Transformers and of the recurrent models."""
 
 import math
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, List, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -27,22 +27,26 @@ def multi_head(queries: Tensor, memory: Tensor, weights: Sequence[Tuple[Tensor, 
     return torch.stack(rows)
 
 
+def _focal_logits(q: Tensor, w_p: Tensor, w_g: Tensor, u_c: Tensor, u_d: Tensor) -> Tensor:
+    """Compute <u, U_c> and <u, U_d> (2, H, m) of ETADS, equations 5 and 6."""
+    heads, width = u_c.shape
+    mean = sum(q[i] for i in range(len(q))) / len(q)
+    logits = torch.zeros(2, heads, len(q), dtype=q.dtype)
+    for i in range(len(q)):
+        u = torch.tanh(w_p @ q[i] + w_g @ mean)
+        for h in range(heads):
+            part = u[h * width : (h + 1) * width]
+            logits[0, h, i], logits[1, h, i] = (part * u_c[h]).sum(), (part * u_d[h]).sum()
+    return logits
+
+
 def focal_network(q: Tensor, w_p: Tensor, w_g: Tensor, u_c: Tensor, u_d: Tensor) -> Tuple[Tensor, Tensor]:
     """Compute mu and sigma (H, m) of ETADS, equations 5 and 6.
 
     q is (m, d_m), W_p and W_g are (d_m, d_m), applied as W x, and U_c and U_d are (H, D).
     """
-    m, _ = q.shape
-    heads, width = u_c.shape
-    mean = sum(q[i] for i in range(m)) / m
-    center, scope = torch.zeros(heads, m, dtype=q.dtype), torch.zeros(heads, m, dtype=q.dtype)
-    for i in range(m):
-        u = torch.tanh(w_p @ q[i] + w_g @ mean)
-        for h in range(heads):
-            part = u[h * width : (h + 1) * width]
-            center[h, i] = m * torch.sigmoid((part * u_c[h]).sum())
-            scope[h, i] = m * torch.sigmoid((part * u_d[h]).sum())
-    return center, scope
+    center, scope = _focal_logits(q, w_p, w_g, u_c, u_d)
+    return len(q) * torch.sigmoid(center), len(q) * torch.sigmoid(scope)
 
 
 def focal_bias(center: Tensor, scope: Tensor, positions: Tensor) -> Tensor:
@@ -73,38 +77,24 @@ def focus_attention(q: Tensor, k: Tensor, v: Tensor, center: Tensor, scope: Tens
     return torch.stack(rows)
 
 
-def relative_focal_network(
-    q: Tensor, w_p: Tensor, w_g: Tensor, u_c: Tensor, u_d: Tensor, offsets: Tensor, scopes: Sequence[int]
-) -> Tuple[Tensor, Tensor]:
+def relative_focal_network(q, w_p, w_g, u_c, u_d, offsets, scopes):
     """focal_network with centres relative to the query's position: offsets o (H,), initial scopes (H,), 0: m / 2.
 
     mu_i = i + m tanh((o_h + <u, U_c>) / m). sigma is m sigmoid(<u, U_d> + b), where b gives N tokens (at most half of
     the document) for <u, U_d> = 0.
     """
-    m, _ = q.shape
-    heads, width = u_c.shape
-    mean = sum(q[i] for i in range(m)) / m
-    center, scope = torch.zeros(heads, m, dtype=q.dtype), torch.zeros(heads, m, dtype=q.dtype)
-    for i in range(m):
-        u = torch.tanh(w_p @ q[i] + w_g @ mean)
-        for h in range(heads):
-            part = u[h * width : (h + 1) * width]
-            center[h, i] = i + m * torch.tanh((offsets[h] + (part * u_c[h]).sum()) / m)
-            share = min(scopes[h] / m, 0.5) if scopes[h] else 0.5
-            argument = (part * u_d[h]).sum() + math.log(share / (1 - share))
-            scope[h, i] = m / (1 + torch.exp(-argument))
+    m = len(q)
+    center, scope = torch.zeros(len(u_c), m, dtype=q.dtype), torch.zeros(len(u_c), m, dtype=q.dtype)
+    to_center, to_scope = _focal_logits(q, w_p, w_g, u_c, u_d)
+    for h in range(len(u_c)):
+        share = min(scopes[h] / m, 0.5) if scopes[h] else 0.5
+        for i in range(m):
+            center[h, i] = i + m * torch.tanh((offsets[h] + to_center[h, i]) / m)
+            scope[h, i] = m * torch.sigmoid(to_scope[h, i] + math.log(share / (1 - share)))
     return center, scope
 
 
-def saliency_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    gate_q: Optional[Tensor],
-    gate_k: Optional[Tensor],
-    form: str = "sigmoid",
-    level: Any = 0.0,
-) -> Tuple[Tensor, Tensor]:
+def saliency_attention(q, k, v, gate_q, gate_k, form="sigmoid", level=0.0):
     """ETADS, equations 9 and 10, and other forms of the gate; level is added to its logits.
 
     q, gate_q (T, D), k, v, gate_k (S, D) -> (T, D), weights (T, S): the softmax, or "normalised": the gated ones.
@@ -123,9 +113,7 @@ def saliency_attention(
     return torch.stack(rows), torch.stack(all_weights)
 
 
-def additive_scores(
-    query: Tensor, keys: Tensor, weight: Tensor, coverage: Optional[Tensor] = None, w_c: Optional[Tensor] = None
-) -> Tensor:
+def additive_scores(query, keys, weight, coverage=None, w_c=None):
     """Compute scores (T, S) of a query (T, A) and keys (S, A): Bahdanau et al. 2014; See et al. 2017, equation 11."""
     scores = torch.zeros(len(query), len(keys), dtype=query.dtype)
     for t in range(len(query)):

@@ -1,6 +1,6 @@
-"""Layers between encoder and decoder: aggregation of the history, and the gate."""
+"""The encoder's word vectors with those of neighbouring words, the aggregation of its history, and its gate."""
 
-from typing import Optional, Sequence, Tuple
+from typing import List, Sequence
 
 import torch
 from torch import Tensor
@@ -8,14 +8,7 @@ from torch import Tensor
 from .attention import multi_head
 
 
-def aggregate(
-    kind: str,
-    states: Sequence[Tensor],
-    layers: int,
-    attentions: Sequence[Sequence[Tuple[Tensor, Tensor]]],
-    heads: int,
-    projection: Optional[Tuple[Tensor, Tensor]] = None,
-) -> Tensor:
+def aggregate(kind, states, layers, attentions, heads, projection=None):
     """Compute Aggregation Transformer, equations 15 to 17, from h^1 ... h^N (m, d) of one document. Returns (m, d)."""
     last, count = states[-1], len(states)
     if kind == "add":
@@ -42,4 +35,16 @@ def encoder_gate(states: Tensor, w_g: Tensor, bias: Tensor) -> Tensor:
     for state in states:
         gate = torch.sigmoid(w_g @ torch.cat([state, states[-1]]) + bias)
         rows.append(gate * state)
+    return torch.stack(rows)
+
+
+def neighbour_inputs(vectors: Tensor, maps: Sequence[Tensor], offsets: Sequence[int]) -> Tensor:
+    """Compute e_t + sum over k of W_k e_(t+k) (m, d) from the vectors (m, d) of one text and W_k (d, d)."""
+    rows: List[Tensor] = []
+    for t in range(len(vectors)):
+        total = vectors[t]
+        for w_k, k in zip(maps, offsets):
+            if 0 <= t + k < len(vectors):
+                total = total + w_k @ vectors[t + k]
+        rows.append(total)
     return torch.stack(rows)

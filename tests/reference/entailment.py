@@ -7,8 +7,7 @@ from typing import Dict, List, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from .parts import softmax_row
-from .recurrent import lstm_states, lstm_step
+from .parts import lstm_encoder, lstm_step, softmax_row
 
 
 def selective_gate(states: Sequence[Tensor], document: Tensor, w: Tensor, u: Tensor, b: Tensor) -> List[Tensor]:
@@ -26,20 +25,17 @@ def entail_s2s(w: Dict[str, Tensor], document: List[int], previous: List[int]) -
     ``w``: "forward", "backward" and "decoder" belong to LSTMs. ``document``: ids of its words and the end symbol.
     """
     vectors = [w["E_x"][word] for word in document]
-    forward, c_forward = lstm_states(vectors, w["forward"])  # type: ignore[arg-type]
-    backward, c_backward = lstm_states(vectors[::-1], w["backward"])  # type: ignore[arg-type]
-    last = torch.cat([forward[-1], backward[-1]])
-    states = [torch.cat(pair) for pair in zip(forward, backward[::-1])]
+    states, last, c = lstm_encoder(vectors, w["forward"], w["backward"])
     states = selective_gate(states, last, w["W_g"], w["U_g"], w["b_g"])
     s = torch.tanh(w["B_s"] @ last + w["b_s"])
-    c = torch.tanh(w["B_c"] @ torch.cat([c_forward, c_backward]) + w["b_c"])
+    c = torch.tanh(w["B_c"] @ c + w["b_c"])
     readout = torch.zeros(len(w["W_a"]), dtype=s.dtype)
     found, attentions = [], []
     for word in previous:
         s, c = lstm_step(torch.cat([w["E_y"][word], readout]), s, c, *w["decoder"])
         attention = softmax_row([s @ (w["W"] @ h) for h in states])
         context = sum(weight * h for weight, h in zip(attention, states))
-        readout = torch.tanh(w["W_a"] @ torch.cat([s, context]))  # type: ignore[list-item]
+        readout = torch.tanh(w["W_a"] @ torch.cat([s, context]))
         logits = torch.stack([row @ readout for row in w["W_o"]])
         found.append(logits - logits.exp().sum().log())
         attentions.append(torch.stack(list(attention)))
@@ -69,36 +65,18 @@ def decomposable_attention(p, premise, hypothesis):
 
     ``p``: "E" word vectors by id, "P" the projection, "F", "G", "H" pairs of W and b, "W" and "b" of the last layer.
     """
-    a = [_matvec(p["P"], p["E"][word]) for word in premise]
-    b = [_matvec(p["P"], p["E"][word]) for word in hypothesis]
-    f_a, f_b = ([_two_layers(p["F"], x) for x in words] for words in (a, b))
-    e = [[sum(x * y for x, y in zip(f_a[i], f_b[j])) for j in range(len(b))] for i in range(len(a))]
-    beta = [_mean_of(_softmax(e[i]), b) for i in range(len(a))]
-    alpha = [_mean_of(_softmax([e[i][j] for i in range(len(a))]), a) for j in range(len(b))]
-    v_1, v_2 = [0.0] * len(a[0]), [0.0] * len(a[0])
-    for x, aligned in zip(a, beta):
-        v_1 = [total + value for total, value in zip(v_1, _two_layers(p["G"], x + aligned))]
-    for x, aligned in zip(b, alpha):
-        v_2 = [total + value for total, value in zip(v_2, _two_layers(p["G"], x + aligned))]
-    return _softmax(_matvec(p["W"], _two_layers(p["H"], v_1 + v_2), p["b"]))
+    table, project, last, bias = (torch.tensor(p[name]).double() for name in ("E", "P", "W", "b"))
+    a, b = ([project @ table[word] for word in words] for words in (premise, hypothesis))
+    e = [[_two_layers(p["F"], x) @ _two_layers(p["F"], y) for y in b] for x in a]
+    beta = [sum(weight * y for weight, y in zip(softmax_row(row), b)) for row in e]
+    alpha = [sum(weight * x for weight, x in zip(softmax_row(column), a)) for column in zip(*e)]
+    v_1 = sum(_two_layers(p["G"], torch.cat([x, aligned])) for x, aligned in zip(a, beta))
+    v_2 = sum(_two_layers(p["G"], torch.cat([y, aligned])) for y, aligned in zip(b, alpha))
+    return [float(share) for share in softmax_row(last @ _two_layers(p["H"], torch.cat([v_1, v_2])) + bias)]
 
 
 def _two_layers(layers, x):
     """Compute relu(W_2 relu(W_1 x + b_1) + b_2); layers: pairs of W and b."""
     for weight, bias in layers:
-        x = [max(value, 0.0) for value in _matvec(weight, x, bias)]
+        x = torch.relu(torch.tensor(weight).double() @ x + torch.tensor(bias).double())
     return x
-
-
-def _matvec(weight, x, bias=None):
-    """Compute W x + b of lists."""
-    return [sum(w * v for w, v in zip(row, x)) + (bias[r] if bias else 0.0) for r, row in enumerate(weight)]
-
-
-def _softmax(values):
-    exponents = [math.exp(value - max(values)) for value in values]
-    return [value / sum(exponents) for value in exponents]
-
-
-def _mean_of(weights, vectors):
-    return [sum(w * vector[k] for w, vector in zip(weights, vectors)) for k in range(len(vectors[0]))]

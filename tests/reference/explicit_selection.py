@@ -6,9 +6,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from .output import pointer_mixture
-from .parts import gru_both_ways, softmax_row
-from .recurrent import gru_step
+from .parts import gru_both_ways, gru_step, mixture_of_words, softmax_row
 
 
 def _encode(w: Dict[str, Any], vectors: Sequence[Sequence[Tensor]]) -> Tuple[List[List[Tensor]], List[Tensor], Tensor]:
@@ -30,19 +28,15 @@ def _softmax(scores: Sequence[Tensor]) -> List[float]:
     return [float(value) for value in softmax_row([*scores])]
 
 
-def _select(
-    w: Dict[str, Any], written: Tensor, read_before: Tensor, plan: Tensor, sentences: Sequence[Tensor]
-) -> Tuple[Tensor, List[float], Tensor]:
+def _select(w, written, read_before, plan, sentences):
     """Compute q_t, p_t and r_t from the previous sentence's last state, r_(t-1) and q_(t-1)."""
     plan = gru_step(torch.cat([written, read_before]), plan, *w["plan"])
     p = _softmax([w["v_s"] @ torch.tanh(w["W_q"] @ plan + w["W_h"] @ h + w["b"]) for h in sentences])
     selected = sum(weight * h for weight, h in zip(p, sentences))
-    return plan, p, selected  # type: ignore[return-value]
+    return plan, p, selected
 
 
-def explicit_selection(
-    w: Dict[str, Any], document: List[int], extended: List[int], previous: List[int], mark: int, unk: int
-) -> Tuple[List[List[float]], List[List[float]], List[List[float]]]:
+def explicit_selection(w, document, extended, previous, mark, unk):
     """Compute P of each word that can be produced, the attention to words, and p, at each step.
 
     ``w``: weights by the names of the equations; "E" has a row for each known word, GRUs have W_ih, W_hh, b_ih, b_hh;
@@ -80,15 +74,10 @@ def explicit_selection(
             scores.append(w["v"] @ torch.tanh(inner))
         products = [weight * p[sentence_of[i]] for i, weight in enumerate(_softmax(scores))]
         attention = [product / sum(products) for product in products]
-        context = sum(a * h for a, h in zip(attention, memory))  # type: ignore[assignment]
-        copyable = sum(attention[:-1])  # the end symbol is attended to but not copied
-        copied = torch.tensor([*(a / copyable for a in attention[:-1]), 0.0], dtype=torch.float64)
+        context = sum(a * h for a, h in zip(attention, memory))
         p_gen = torch.sigmoid(w["w"] @ torch.cat([s, x, context]) + w["b_gen"]).item()
         vocabulary = _softmax([*(w["W_o"] @ (w["W_a"] @ torch.cat([s, context]) + w["b_a"]) + w["b_o"])])
-        size = max(*extended, known - 1) + 1
-        distributions.append(
-            pointer_mixture(torch.tensor(vocabulary, dtype=torch.float64), copied, p_gen, extended, size)
-        )
+        distributions.append(mixture_of_words(vocabulary, attention, p_gen, extended))
         attentions.append(attention)
         selections.append(p)
         coverage = [before + a for before, a in zip(coverage, attention)]

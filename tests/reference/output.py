@@ -1,11 +1,12 @@
-"""Probabilities of words: the output layer, its candidates, and pointers."""
+"""Probabilities of words: the output layer, its candidates, and pointers; losses in addition to the likelihood."""
 
+import math
 from typing import List, Optional, Tuple
 
 import torch
 from torch import Tensor
 
-from .parts import softmax_row
+from .parts import pointer_mixture, softmax_row
 
 
 def output_distribution(state: Tensor, w_o: Tensor, b_o: Optional[Tensor] = None) -> List[float]:
@@ -27,23 +28,6 @@ def candidates(texts: List[List[int]], limit: int, size: int, specials: int) -> 
     return sorted(chosen)
 
 
-def pointer_mixture(vocabulary: Tensor, attention: Tensor, p_gen: float, extended: List[int], size: int) -> List[float]:
-    """Aggregation Transformer, equations 13 and 14, for one summary word.
-
-    ``vocabulary`` (V,) is P_vocab, ``attention`` (S,) the copy attention, ``extended`` the document in extended ids.
-    Returns P of each of the ``size`` words.
-    """
-    distribution = []
-    for word in range(size):
-        copied = 0.0
-        for position, source_word in enumerate(extended):
-            if source_word == word:
-                copied += attention[position].item()
-        generated = vocabulary[word].item() if word < len(vocabulary) else 0.0
-        distribution.append(p_gen * generated + (1 - p_gen) * copied)
-    return distribution
-
-
 def switch_decision(vocabulary: Tensor, attention: Tensor, p_gen: float, extended: List[int], size: int) -> List[float]:
     """Nallapati et al., section 2.3, at test time: P after choosing generating or pointing, the more probable one."""
     return pointer_mixture(vocabulary, attention, 1.0 if p_gen >= 0.5 else 0.0, extended, size)
@@ -60,3 +44,26 @@ def copy_history(document: List[int], written: List[int], unk: int) -> List[Tupl
         two = len(left) >= 2 and len(summary) >= 2 and one and left[-2] == summary[-2] != unk
         rows.append((one, two, word != unk and word in summary))
     return rows
+
+
+def switch_loss(vocabulary: Tensor, attention: Tensor, p_gen: float, extended: List[int], word: int) -> float:
+    """Nallapati et al., section 2.3, for one summary word: points exactly if it is not in the vocabulary."""
+    if word < len(vocabulary):
+        return -math.log(p_gen) - math.log(vocabulary[word].item())
+    for position, source_word in enumerate(extended):
+        if source_word == word:
+            return -math.log(1 - p_gen) - math.log(attention[position].item())
+    raise ValueError("such a word is not in the document")
+
+
+def coverage_loss(attention: Tensor) -> List[float]:
+    """Compute the loss of each step from attention (T, S): See et al. 2017, equation 12."""
+    steps, length = attention.shape
+    losses = []
+    for t in range(steps):
+        loss = 0.0
+        for j in range(length):
+            covered = sum(attention[earlier, j].item() for earlier in range(t))
+            loss += min(attention[t, j].item(), covered)
+        losses.append(loss)
+    return losses

@@ -1,24 +1,13 @@
 """The pointer-generator of See et al. 2017, and the decoder without attention of Jiang and Bansal 2018."""
 
-import math
-from typing import Dict, List, Sequence, Tuple
-
 import torch
 from torch import Tensor
 
-from .output import pointer_mixture
-from .recurrent import lstm_states, lstm_step
+from .parts import lstm_encoder, lstm_step, mixture_of_words, softmax_row
 from .selection import combined_attention
 
 
-def pointer_generator(
-    w: Dict[str, Tensor],
-    document: List[int],
-    extended: List[int],
-    previous: List[int],
-    unk: int,
-    selected: Sequence[float] = (),
-) -> Tuple[List[List[float]], List[List[float]], float]:
+def pointer_generator(w, document, extended, previous, unk, selected=()):
     """Compute P of each word that can be produced, the attention at each step, and the mean coverage loss.
 
     ``w``: weights by the paper's names; "E" has a row for each known word; "forward", "backward" and "decoder": weights
@@ -30,12 +19,8 @@ def pointer_generator(
     def embed(word: int) -> Tensor:
         return w["E"][word if word < known else unk]
 
-    vectors = [embed(word) for word in document]
-    forward, c_forward = lstm_states(vectors, w["forward"])  # type: ignore[arg-type]
-    backward, c_backward = lstm_states(vectors[::-1], w["backward"])  # type: ignore[arg-type]
-    memory = [torch.cat(pair) for pair in zip(forward, backward[::-1])]  # h_i
-    s = torch.relu(w["B_s"] @ torch.cat([forward[-1], backward[-1]]) + w["b_s"])
-    c = torch.relu(w["B_c"] @ torch.cat([c_forward, c_backward]) + w["b_c"])
+    memory, s, c = lstm_encoder([embed(word) for word in document], w["forward"], w["backward"])  # memory: h_i
+    s, c = torch.relu(w["B_s"] @ s + w["b_s"]), torch.relu(w["B_c"] @ c + w["b_c"])
     context = torch.zeros_like(memory[0])
     coverage = [0.0] * len(document)
     distributions, attentions, coverage_losses = [], [], []
@@ -47,27 +32,22 @@ def pointer_generator(
             inner = w["W_h"] @ h + w["W_s"] @ torch.cat([c, s]) + w["b_attn"]
             if "w_c" in w:
                 inner = inner + w["w_c"] * coverage[i]  # equation 11
-            scores.append(math.exp(w["v"] @ torch.tanh(inner)))
-        attention = [score / sum(scores) for score in scores]
+            scores.append(w["v"] @ torch.tanh(inner))
+        attention = [float(share) for share in softmax_row(scores)]
         if selected:
             attention = combined_attention(attention, selected)
-        context = sum(a * h for a, h in zip(attention, memory))  # type: ignore[assignment]
-        words = sum(attention[:-1])  # the end symbol is attended to but not copied
-        copied = torch.tensor([*(a / words for a in attention[:-1]), 0.0], dtype=torch.float64)
+        context = sum(a * h for a, h in zip(attention, memory))
         p_gen = torch.sigmoid(w["w"] @ torch.cat([context, c, s, x]) + w["b"]).item()
         logits = w["W_o"] @ (w["W_a"] @ torch.cat([s, context]) + w["b_a"]) + w["b_o"]
-        exps = [math.exp(logit) for logit in logits.tolist()]
-        vocabulary = torch.tensor([value / sum(exps) for value in exps], dtype=torch.float64)
-        distributions.append(pointer_mixture(vocabulary, copied, p_gen, extended, max(*extended, known - 1) + 1))
+        vocabulary = [float(share) for share in softmax_row([*logits])]
+        distributions.append(mixture_of_words(vocabulary, attention, p_gen, extended))
         attentions.append(attention)
         coverage_losses.append(sum(min(a, before) for a, before in zip(attention, coverage)))
         coverage = [before + a for before, a in zip(coverage, attention)]
     return distributions, attentions, sum(coverage_losses) / len(coverage_losses)
 
 
-def closed_book(
-    weights: Sequence[Tensor], output: Tensor, bias: Tensor, first: Tuple[Tensor, Tensor], vectors: Sequence[Tensor]
-) -> List[Tensor]:
+def closed_book(weights, output, bias, first, vectors):
     """Compute log P_cb of each known word at each step, with a decoder without attention (Jiang and Bansal 2018).
 
     ``weights``: of its LSTM; ``first``: h and c from the bridge; ``vectors``: of the previous word at each step.
@@ -75,7 +55,7 @@ def closed_book(
     h, c = first
     found = []
     for vector in vectors:
-        h, c = lstm_step(vector, h, c, *weights)  # type: ignore[call-arg]
+        h, c = lstm_step(vector, h, c, *weights)
         logits = torch.stack([row @ h + shift for row, shift in zip(output, bias)])
         found.append(logits - logits.exp().sum().log())
     return found

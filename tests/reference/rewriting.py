@@ -5,20 +5,17 @@ from collections import Counter
 
 import torch
 
-from .output import pointer_mixture
-from .parts import softmax_row
-from .recurrent import lstm_states, lstm_step
+from .parts import lstm_encoder, lstm_step, mixture_of_words, softmax_row
 
 
 def sentence_rewriter(w, document, extended, previous, unk):
     """Compute P of each word that can be produced, at each step; ``extended``: the document, in extended ids."""
     known = len(w["E"])
     vectors = [w["E"][word if word < known else unk] for word in document]
-    forward, c_forward = lstm_states(vectors, w["forward"], w["first_forward"])
-    backward, c_backward = lstm_states(vectors[::-1], w["backward"], w["first_backward"])
-    memory = [w["W_m"] @ torch.cat(pair) for pair in zip(forward, backward[::-1])]
-    s = w["B_s"] @ torch.cat([forward[-1], backward[-1]]) + w["b_s"]
-    c = w["B_c"] @ torch.cat([c_forward, c_backward]) + w["b_c"]
+    first = w["first_forward"], w["first_backward"]
+    states, s, c = lstm_encoder(vectors, w["forward"], w["backward"], first)
+    memory = [w["W_m"] @ state for state in states]
+    s, c = w["B_s"] @ s + w["b_s"], w["B_c"] @ c + w["b_c"]
     o = torch.zeros(w["E"].shape[1], dtype=s.dtype)
     found = []
     for word in previous:
@@ -27,10 +24,9 @@ def sentence_rewriter(w, document, extended, previous, unk):
         attention = softmax_row([(s @ w["W_q"]) @ m for m in memory])
         context = sum(weight * m for weight, m in zip(attention, memory))
         o = w["W_2"] @ torch.tanh(w["W_1"] @ torch.cat([s, context]) + w["b"])
-        vocabulary = torch.softmax(torch.stack([row @ o for row in w["E"]]), 0)
-        copied = torch.stack([*(a / sum(attention[:-1]) for a in attention[:-1]), torch.zeros_like(attention[0])])
+        vocabulary = [float(share) for share in softmax_row([row @ o for row in w["E"]])]
         p_gen = torch.sigmoid(w["v"] @ torch.cat([s, c, x, context]) + w["b_v"]).item()
-        found.append(pointer_mixture(vocabulary, copied, p_gen, extended, max(*extended, known - 1) + 1))
+        found.append(mixture_of_words(vocabulary, attention, p_gen, extended))
     return found
 
 

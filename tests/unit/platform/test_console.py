@@ -1,4 +1,4 @@
-"""Every command: --version, --help, errors as one line, and its end by Ctrl-C."""
+"""Every command: --version, --help, errors as one line, its end by Ctrl-C, and its work in several processes."""
 
 import contextlib
 import json
@@ -7,18 +7,22 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
-from pathlib import Path
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from unittest.mock import Mock
 
 import pytest
-from documented import ENTRIES
+from documented import ENTRIES, ROOT
+from etads_preprocess.encode import map_in_order
+from mapped import broken, double, fail, killed, nothing
 
 import fairseq_etads
 from fairseq_etads.platform.console import Parser, command, report_errors_in_one_line, run_command
 from fairseq_etads.platform.errors import InputError
+from fairseq_etads.platform.processes import make_process_pool
 
-ROOT = Path(__file__).parents[3]
 ASK = """
 import contextlib, importlib, io, json, sys
 name, module, cases = sys.argv[1:]
@@ -45,31 +49,27 @@ sys.addaudithook(interrupt)
 sys.argv[:] = [name]
 sys.exit(importlib.import_module(module).main(options))
 """
-READING = "results plot reproduce summarize likelihood labels select shortlist content demo"
-WRONG = {
-    **{f"etads-{name}": ["missing"] for name in READING.split()},
-    "etads-models": ["--vocabulary", "2"],  # it reads no file
-    "etads-average": ["out", "missing"],
-    "etads-rouge": ["missing", "missing"],
-    "etads-compare": ["missing", "missing", "missing"],
-    "etads-analyse": ["--source", "missing", "--reference", "missing"],
-    "etads-correlate": ["missing"],
-    "etads-evidence": ["--source", "missing", "--system", "a=missing"],
-    "etads-human": ["make", "--source", "missing", "--system", "a=missing", "--out", "out", "--key", "key"],
-    "etads-corpus": ["table", "--train", "missing", "--out", "out"],
-    "etads-control": ["missing", "out"],
-    "etads-debian": ["--translation", "missing", "--out", "out"],
-    "etads-prepare": ["missing", "out"],
-    "etads-dictionary": ["out", "--train", "missing"],
-    "etads-train": ["--text", "missing", "--out", "out"],
-    "etads-export": ["missing", "out"],
-    "etads-extract": ["missing", "out", "--by", "lead"],
-    "etads-shorten": ["missing", "out", "--run", "missing"],
-    "etads-nli": ["synthesise", "missing", "out"],
-    "etads-rewrite": ["missing", "out", "--extractor", "missing", "--abstractor", "missing"],
-    "etads-explain": ["missing", "-o", "page.html"],
-    "etads-tune": ["missing", "missing"],
+FORMS = {
+    "missing": "results plot reproduce summarize likelihood labels select shortlist content demo correlate",
+    "missing out": "control prepare export",
+    "missing missing": "rouge tune",
+    "missing missing missing": "compare",
+    "out missing": "average",
+    "out --train missing": "dictionary",
+    "missing out --by lead": "extract",
+    "missing out --run missing": "shorten",
+    "missing out --extractor missing --abstractor missing": "rewrite",
+    "missing -o page.html": "explain",
+    "--source missing --reference missing": "analyse",
+    "--source missing --system a=missing": "evidence",
+    "--text missing --out out": "train",
+    "--translation missing --out out": "debian",
+    "make --source missing --system a=missing --out out --key key": "human",
+    "table --train missing --out out": "corpus",
+    "synthesise missing out": "nli",
+    "--vocabulary 2": "models",  # it reads no file
 }
+WRONG = {f"etads-{name}": form.split() for form, names in FORMS.items() for name in names.split()}
 
 
 def command_line(code, command, *arguments):
@@ -250,3 +250,71 @@ def test_a_terminal_does_not_obey_what_a_document_holds():
     assert b"a\\x1b]0;owned\\x07" in shown and b"\x1b" not in shown and b"b\r\n" in shown
     piped = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert piped.stdout == b"a\x1b]0;owned\x07\tb\n"
+
+
+@pytest.fixture
+def preparing(monkeypatch):
+    """Act like a command with processes that import neither torch nor fairseq, although pytest's processes do."""
+    monkeypatch.setattr(sys, "argv", ["etads-corpus"])
+
+
+def test_only_so_much_is_read_ahead(preparing):
+    taken = []
+
+    def items():
+        for number in range(100_000):
+            taken.append(number)
+            yield number
+
+    results = map_in_order(partial, (double,), items(), 2, small=64)
+    assert [next(results) for _ in range(100)] == [2 * number for number in range(100)]
+    assert len(taken) < 2000
+    results.close()
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize(
+    "make,arguments,error,words",
+    [
+        (partial, (broken,), InputError, "line 70: broken"),
+        (fail, (InputError("codes.bpe is damaged"),), InputError, "codes.bpe is damaged"),
+        (fail, (ImportError("spaCy is missing"),), ImportError, "spaCy"),
+        (fail, (SystemExit(1),), SystemExit, "1"),
+    ],
+)
+def test_what_a_process_or_its_start_raises_arrives(make, arguments, error, words, jobs, preparing):
+    """A pool of processes only reports that a process has ended, as if it had run out of memory."""
+    with pytest.raises(error, match=words):
+        list(map_in_order(make, arguments, range(200), jobs, small=64))
+
+
+def test_a_killed_process_is_reported(preparing):
+    with pytest.raises(InputError, match=r"a process was killed from outside .*; try a smaller --jobs"):
+        list(map_in_order(partial, (killed,), range(200), 2, small=64))
+
+
+@pytest.mark.parametrize("late", ["shutdown", "nothing"])
+def test_a_signal_ends_a_pool_in_silence_whatever_is_left_to_do(late, preparing, monkeypatch):
+    """The pool's thread must not find cancelled work or a collected pool after its processes have ended."""
+    shutdown, complaints = ProcessPoolExecutor.shutdown, []
+
+    def late_shutdown(self, *arguments, **options):
+        time.sleep(0.5)
+        shutdown(self, *arguments, **options)
+
+    if late == "shutdown":
+        monkeypatch.setattr(ProcessPoolExecutor, "shutdown", late_shutdown)
+    monkeypatch.setattr(threading, "excepthook", complaints.append)
+    with pytest.raises(SystemExit), make_process_pool(2, nothing) as pool:
+        futures = [pool.submit(time.sleep, 600) for _ in range(20)]
+        while sum(future.running() for future in futures) < 3:  # the queue to the processes was full
+            time.sleep(0.01)
+        time.sleep(0.5)  # the pool's thread looks at its work no more
+        assert sum(future.cancel() for future in futures) >= 10
+        threads = [thread for thread in threading.enumerate() if "ExecutorManager" in type(thread).__name__]
+        assert threads
+        del pool, futures
+        raise SystemExit(143)
+    for thread in threads:
+        thread.join(timeout=60)
+    assert not complaints and not any(thread.is_alive() for thread in threads)
