@@ -204,9 +204,12 @@ class SplitWriter:
 
     def _write_line(self, made: DocumentLines, targets: List[str]) -> None:
         """Write one line to each file in the split."""
-        lines = {"source": made.source, **{f"source.{name}": getattr(made, name) for name in self.optional}}
-        lines.update({f"target.{number}" if number else "target": target for number, target in enumerate(targets)})
-        for end in itertools.filterfalse(self.files.__contains__, lines):
+        lines = {"source": made.source, "target": targets[0]}
+        for name in self.optional:
+            lines[f"source.{name}"] = getattr(made, name)
+        for number, target in enumerate(targets[1:], 1):
+            lines[f"target.{number}"] = target
+        for end in sorted(lines.keys() - self.files.keys()):
             self.files[end] = self.stack.enter_context(open_output(self.args.out / f"{self.split}.{end}"))
             self.files[end].writelines("\n" for _ in range(self.lines))
         for end, file in self.files.items():

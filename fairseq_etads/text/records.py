@@ -279,7 +279,7 @@ class Table:
         """Replace characters that the csv module cannot read."""
         for number, line in enumerate(lines, 1):
             line = line[line.startswith(BOM) :]  # if several files were concatenated, each may begin with a mark
-            if "\0" in line or "\r" in line:
+            if "\0" in line or line.count("\r") > line.endswith("\r\n"):
                 counts[REPLACED_CONTROLS] += line.count("\0")
                 line, found = _LONE_CR.subn(" ", line.replace("\0", " "))
                 if found and number == 1:
@@ -304,10 +304,10 @@ class Table:
                 yield number, BadDocumentError(f"{len(row)} cells, but the header has {len(names)}")
             elif row == names:  # if several tables were concatenated, the header occurs several times
                 yield number, ExcludedDocumentError("the header again")
-            elif checks and not all(map(is_valid_utf8, row)):
+            elif checks and not is_valid_utf8("".join(row)):
                 yield number, BadDocumentError("not UTF-8")
             else:
-                for cell in row if quotes else ():
+                for cell in row if quotes and "\n" in "".join(row) else ():
                     if "\n" in cell and _holds_rows(cell, row.index(cell), len(row), delimiter):
                         quotes = False  # one warning is enough
                         held = f"line breaks and {DELIMITERS.get(delimiter, delimiter)}, as if it were several rows"

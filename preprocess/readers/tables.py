@@ -136,15 +136,16 @@ each line is a sentence."""
         if isinstance(record, str):
             self.check_utf8(record)
         values = records.parse_record(record)
-        source, target = (records.get_value(values, column) for column in self.columns[key])
+        source, target = [records.get_value(values, column) for column in self.columns[key]]
         source = join_printed_lines(source) if self.joins_lines and isinstance(source, str) else source
-        are_references = self.args.target_list == "references" or self.columns[key][1] == "references"
-        are_references = are_references and isinstance(target, list)
-        summaries = target if are_references else [target]
+        is_list = isinstance(target, list)
+        if is_list and "references" in (self.args.target_list, self.columns[key][1]):
+            is_list, summaries = False, target
+        else:
+            summaries = [target]
         references = [records.list_pieces(summary, "summary") for summary in summaries]
         # A summary with several lines is treated as a list that has already been split into sentences.
-        is_list = isinstance(target, list) and not are_references
-        in_sentences = is_list or all(len(reference) > 1 for reference in references)
+        in_sentences = is_list or min(map(len, references), default=2) > 1
         return Document(records.list_pieces(source, "document"), references, isinstance(source, list), in_sentences)
 
 

@@ -83,13 +83,13 @@ def test_what_has_no_document_is_counted_once(tmp_path):
         (["--train", "all.csv", "--delimiter", ";;"], '--delimiter ";;": choose one character'),
     ],
 )
-def test_impossible_options_are_refused(tmp_path, monkeypatch, capsys, more, words):
+def test_impossible_options_are_refused(tmp_path, monkeypatch, more, words):
     monkeypatch.chdir(tmp_path)
     corpora.table(tmp_path / "all.csv", records(range(9)))
-    assert words in refused(tmp_path, capsys, "table", *more)
+    assert words in refused(tmp_path, "table", *more)
 
 
-def test_columns_are_found_in_any_case_and_listed_if_none_fits(tmp_path, capsys):
+def test_columns_are_found_in_any_case_and_listed_if_none_fits(tmp_path):
     asked = ["--source-column", "id", "--target-column", "text"]
     for number, (header, options, pair) in enumerate(
         (
@@ -102,16 +102,16 @@ def test_columns_are_found_in_any_case_and_listed_if_none_fits(tmp_path, capsys)
         out, _ = run(tmp_path / str(number), "table", "--train", path, *options)
         assert [*lines(out / "train.source"), *lines(out / "train.target")] == pair
     corpora.write(path, "Text,TEXT,Summary\n1,a,b\n")
-    assert "2 columns are named TEXT or Text" in refused(tmp_path / "x", capsys, "table", "--train", path)
+    assert "2 columns are named TEXT or Text" in refused(tmp_path / "x", "table", "--train", path)
     corpora.write(path, "Body;Teaser;Text\n1;a;b\n")
-    error = refused(tmp_path / "x", capsys, "table", "--train", path)
+    error = refused(tmp_path / "x", "table", "--train", path)
     assert "no known pair of columns in" in error and "it has Body, Teaser, Text" in error
     asked = ["--source-column", "body", "--target-column", "sort"]
-    assert "--target-column sort: no such column" in refused(tmp_path / "x", capsys, "table", "--train", path, *asked)
+    assert "--target-column sort: no such column" in refused(tmp_path / "x", "table", "--train", path, *asked)
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
-def test_standard_input_is_a_table(tmp_path, monkeypatch, capsys, kind):
+def test_standard_input_is_a_table(tmp_path, monkeypatch, kind):
     if kind == "parquet":
         pytest.importorskip("pyarrow")
     content = corpora.table(tmp_path / f"a.{kind}", records(range(30))).read_bytes()
@@ -121,11 +121,11 @@ def test_standard_input_is_a_table(tmp_path, monkeypatch, capsys, kind):
         out, report = run(tmp_path / folder, "table", "--input", "-", "--split", "60/20/20")
         reports.append(report)
     assert reports[0] == reports[1] == reports[2] and len(split_of(out)) == 30
-    error = refused(tmp_path / "x", capsys, "table", "--train", "-", "--valid", "-")
+    error = refused(tmp_path / "x", "table", "--train", "-", "--valid", "-")
     assert "standard input (-) is given twice; it can be read only once" in error
     bad = b'{"source": "a", "target": "b"}\n{"source": 1}\n'
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(bad)))
-    error = refused(tmp_path / "x", capsys, "table", "--train", "-")
+    error = refused(tmp_path / "x", "table", "--train", "-")
     assert "standard input, line 2: " in error and "/tmp" not in error
 
 
@@ -246,10 +246,10 @@ def test_all_commands_understand_the_same(name, content, found, tmp_path, capsys
         ('{"text": {"0": "A b.", "1": "C d."}, "summary": {"0": "a", "1": "c"}}\n', "map_values([.[]])"),  # by pandas
     ],
 )
-def test_json_of_another_layout_is_refused_with_its_remedy(content, remedy, tmp_path, capsys, monkeypatch):
+def test_json_of_another_layout_is_refused_with_its_remedy(content, remedy, tmp_path, monkeypatch):
     path = tmp_path / "a.json"
     path.write_text(content)
-    error = refused(tmp_path, capsys, "table", "--train", path, "--skip-bad")
+    error = refused(tmp_path, "table", "--train", path, "--skip-bad")
     assert "each record must be one line: " in error and remedy in error and not (tmp_path / "text").exists()
     stream = SimpleNamespace(buffer=io.BufferedReader(io.BytesIO(content.encode())), isatty=lambda: False)
     monkeypatch.setattr(sys, "stdin", stream)

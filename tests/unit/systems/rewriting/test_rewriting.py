@@ -332,7 +332,7 @@ def rewrite(work, *options, extractor="rl.pt", status=0):
     return (work / "out.txt").read_text().splitlines() if status == 0 else []
 
 
-def expected(work, extractor, beam, diversity=1.0, rerank=False, most=None):
+def expected(work, extractor, beam, diversity=1.0, rerank=None, most=None):
     """Expected output of the command, document by document."""
     args = Namespace(extractor=work / extractor, truncate_source=None, sentences=None)
     model, task = rewriting.load_extractor(args, work / "prepared" / "bin")
@@ -347,7 +347,7 @@ def expected(work, extractor, beam, diversity=1.0, rerank=False, most=None):
             for words in sentences
             for beam in abstractor.rewrite([words])
         ]
-        places = choose_least_repetitive_candidates(candidates) if rerank else [0] * len(candidates)
+        places = choose_least_repetitive_candidates(candidates, rerank) if rerank else [0] * len(candidates)
         texts = [beam[place].words for beam, place in zip(candidates, places)]
         lines.append(" <q> ".join(" ".join(task.tgt_dict[word] for word in words) for words in texts))
     return lines
@@ -357,7 +357,9 @@ def test_summaries_are_taken_and_rewritten_sentences(work, capsys):
     plain = rewrite(work)
     assert plain == expected(work, "rl.pt", 5) and plain[3] == ""
     assert "5 summaries of" in capsys.readouterr().out and not list(work.glob("out.txt.*"))
-    assert rewrite(work, "--rerank", "--diversity", "2") == expected(work, "rl.pt", 5, 2.0, True) != plain
+    by_words = ["--rerank", "--rerank-length", "words"]
+    assert rewrite(work, "--rerank", "--diversity", "2") == expected(work, "rl.pt", 5, 2.0, "tokens") != plain
+    assert rewrite(work, *by_words, "--diversity", "2") == expected(work, "rl.pt", 5, 2.0, "words")
     assert rewrite(work, "--beam", "1", "--batch-size", "2") == expected(work, "rl.pt", 1)
     assert rewrite(work, "--beam", "1", extractor="ml.pt") == expected(work, "ml.pt", 1, most=5)
     found = rewrite(work, "--beam", "1", "--sentences", "1", extractor="ml.pt")
