@@ -12,6 +12,7 @@ import pytest
 
 from fairseq_etads.commands import train as train_command
 from fairseq_etads.pipeline import training
+from fairseq_etads.pipeline.children import start_child
 from fairseq_etads.pipeline.recipes import Command
 from fairseq_etads.pipeline.steps import Step
 from fairseq_etads.platform.errors import InputError
@@ -301,3 +302,10 @@ def test_options_reach_fairseq_train(train, tmp_path):
     arguments = (tmp_path / "arguments").read_text()
     assert all(f"{name} {value} " in arguments for name, value in given.items())
     assert "--distributed-world-size 1 --cpu" in arguments
+
+
+def test_commands_read_and_write_utf_8_in_every_locale(monkeypatch):
+    for name, value in {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}.items():
+        monkeypatch.setenv(name, value)
+    child = start_child([sys.executable, "-c", "print('caf’é')"], stdout=subprocess.PIPE)
+    assert child.communicate()[0] == "caf’é\n".encode()

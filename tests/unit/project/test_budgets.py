@@ -21,7 +21,7 @@ BUDGETS = {
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 1_746,
     "preprocess": 4_298,
     "scripts benchmarks": 1_583,
-    "tests": 31_143,
+    "tests": 31_166,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 

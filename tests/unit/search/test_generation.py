@@ -56,6 +56,22 @@ def test_without_options_it_returns_what_fairseq_returns(settings, documents):
             assert_same(generate(SummaryGenerator, [model], sample, settings), want)
 
 
+def test_a_program_may_have_another_default_dtype(documents):
+    """A model that was made under float64 and converted ended in "expected scalar type Float but found Double"."""
+    model, sample = sharpened(pointer="soft"), make_sample(documents)
+    want = generate(SummaryGenerator, [model], sample, SETTINGS[0])
+    torch.set_default_dtype(torch.float64)
+    try:
+        other = sharpened(pointer="soft")
+        other.load_state_dict(model.state_dict())
+        got = generate(SummaryGenerator, [other.float()], sample, SETTINGS[0])
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for mine, known in zip(itertools.chain(*got), itertools.chain(*want)):
+        assert mine["tokens"].tolist() == known["tokens"].tolist()
+        assert float(mine["score"]) == pytest.approx(float(known["score"]), abs=1e-4)
+
+
 class _EndsEnd:
     """fairseq's search class, but finished hypotheses have no continuation, which fairseq allows."""
 
