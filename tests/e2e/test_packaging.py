@@ -114,7 +114,7 @@ def test_installing_leaves_nothing_in_the_clone(tmp_path):
     assert "up to date" in install()[0]
     # A moved module is a change, even if the bytes of all files are the same.
     layers = clone / "fairseq_etads" / "layers"
-    (layers / "parameter_sharing.py").rename(layers / "sharing_of_layers.py")
+    (layers / "attention_probe.py").rename(layers / "probe.py")
     assert len(install()[1]) == 2 * len(installed)
 
 
