@@ -457,7 +457,7 @@ and is truncated at two standard deviations. The weights of recurrent networks a
 class RecurrentModel(SummarizationModel, EncoderDecoderMixin, FairseqEncoderDecoderModel):
     """A recurrent encoder-decoder model. The papers' mechanisms are available as options.
 
-    Choose one of :data:`PRESETS` with ``--arch``. See :class:`.rnn_options.RecurrentConfig` for the options.
+    Choose one of :data:`PRESETS` with ``--arch``. See :class:`RecurrentConfig` for the options.
     """
 
     @classmethod

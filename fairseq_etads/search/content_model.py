@@ -237,7 +237,7 @@ class ContentModel(NamedTuple):
         length: the mean number of words in a training summary.
         tokens: the kind of words that the model counts, a key of :data:`~fairseq_etads.text.words.TOKENS`.
         of_extractor: whether an extractor predicts the probabilities of sentences. Otherwise, they depend on the
-            positions of the sentences (:func:`~.reranking.make_positional_sentence_probabilities`).
+            positions of the sentences (:func:`~.sentence_choosing.make_positional_sentence_probabilities`).
     """
 
     priors: NgramPriorProbabilities
