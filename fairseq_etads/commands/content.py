@@ -114,7 +114,7 @@ def read_document_limit(run: Path) -> Optional[int]:
     path = next(iter(list_checkpoints(run)), None)
     if path is None:
         raise InputError(f"RUN {run}: it has neither probabilities from etads-select nor checkpoints of a summariser")
-    from fairseq import checkpoint_utils  # which registers the plugin, so that loading checkpoints is safe
+    from fairseq import checkpoint_utils  # importing fairseq registers the plugin, which makes loading safe
 
     state = checkpoint_utils.load_checkpoint_to_cpu(str(path)).get("task_state", {})
     return int(state.get("truncate_source", 1024))

@@ -51,9 +51,8 @@ def read_likelihoods(path: Path) -> Optional[Likelihoods]:
     """Read a likelihood file, or return None if there is none or it is damaged."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        check_format(record, "likelihoods", path, "", may_lack=True)
-        return Likelihoods(**{name: value for name, value in record.items() if name != "format"})
-    except (OSError, ValueError, TypeError, AttributeError):
+        return Likelihoods(**check_format(record, "likelihoods", path, "", older=True))
+    except (OSError, ValueError, TypeError):
         return None
 
 

@@ -254,7 +254,7 @@ class SelectionFile:
                 if not first.startswith(b"# "):
                     raise ValueError("its first line is not a comment")
                 self.header: Dict[str, Any] = json.loads(first[2:])  # the JSON object in the first line
-                check_format(self.header, path.name.partition(".")[0], path, advice, may_lack=True)
+                check_format(self.header, path.name.partition(".")[0], path, advice, older=True)
                 starts = [len(first)]
                 for line in file:
                     starts.append(starts[-1] + len(line))
@@ -411,9 +411,7 @@ class SentencePickingSettings:
     def read(cls, path: Path, advice: str) -> "SentencePickingSettings":
         """Read the settings from a file. Raises InputError, which ends in ``advice``, if it is missing or damaged."""
         with report_damage(path, advice):
-            record = read_json(path, advice)
-            check_format(record, "picking", path, advice, may_lack=True)
-            found = cls(**{name: value for name, value in record.items() if name != "format"})
+            found = cls(**check_format(read_json(path, advice), "picking", path, advice, older=True))
             if type(found.words) is not int or not 1 <= found.words <= _MOST_WORDS:
                 raise ValueError(f'"words" is {str(found.words)[:40]}, not a number of words')
             edges: Any = found.edges

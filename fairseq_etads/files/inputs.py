@@ -300,28 +300,28 @@ def name_format(kind: str, version: int = 1) -> str:
     return f"fairseq-etads {kind} {version}"
 
 
-def check_format(header: Any, kind: str, path: Any, advice: str, newest: int = 1, may_lack: bool = False) -> None:
-    """Raise InputError, with ``advice``, if the header of a file is not of this kind, or is of a later version.
+def check_format(found: Any, kind: str, path: Any, advice: str, newest: int = 1, older: bool = False) -> Dict[str, Any]:
+    """Return the header that was found in a file, without its format. Raise InputError if it is of another kind.
 
     The header is a dictionary with the entry "format" (:func:`name_format`), in which an entry "schema_version" may
-    replace the version. If ``may_lack``, it may have none, as in files of earlier versions of this package.
+    replace the version. Later versions are refused. If ``older``, files of earlier versions, without a format, are not.
     """
-    header = header if isinstance(header, dict) else {}
-    if may_lack and "format" not in header:
-        return
-    name, _, version = str(header.get("format")).rpartition(" ")
+    header = dict(found) if isinstance(found, dict) else {}
+    if older and "format" not in header:
+        return header
+    known = header.pop("format", None)
+    name, _, version = str(known).rpartition(" ")
     if "schema_version" in header:
-        name, version = header.get("format"), json.dumps(header["schema_version"])
+        name, version = known, json.dumps(header.pop("schema_version"))
     if name != f"fairseq-etads {kind}":
-        shown = json.dumps(header.get("format"))[:60]
-        raise InputError(f'{path}: not a file of the kind "{kind}" (its "format" is {shown}){_make_end(advice)}')
+        shown = f'not a file of the kind "{kind}" (its "format" is {json.dumps(known)[:60]})'
+        raise InputError(f"{path}: {shown}{_make_end(advice)}")
     if not re.fullmatch("[1-9][0-9]{0,8}", version):
         raise InputError(f'{path}: "{version[:60]}" is not a version of its format{_make_end(advice)}')
     if int(version) > newest:
-        raise InputError(
-            f"{path}: written by a later version of fairseq-etads (format {version}; this one reads up to {newest}): "
-            "update with pip install --upgrade fairseq-etads"
-        )
+        later = f"written by a later version of fairseq-etads (format {version}; this one reads up to {newest})"
+        raise InputError(f"{path}: {later}: update with pip install --upgrade fairseq-etads")
+    return header
 
 
 def read_json(path: Path, advice: str) -> Dict[str, Any]:

@@ -308,7 +308,7 @@ class ContentModel(NamedTuple):
         with report_damage(path, advice):
             stored = _read_arrays(path)
             header = {name: _decode(stored[name]) for name in ("format",) if name in stored}
-            check_format(header, "content model", path, advice, may_lack=True)
+            check_format(header, "content model", path, advice, older=True)
             return cls._from_arrays(stored)
 
     @classmethod

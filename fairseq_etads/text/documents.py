@@ -234,9 +234,8 @@ class DocumentLines:
 
 def count_marks(text: str) -> Counter:
     """Count the marks of each kind in a text. The keys of the result are in ADVICE."""
-    if not any(map(text.lower().__contains__, _SIGNS)):
-        return Counter()
-    return Counter({kind: len(pattern.findall(text)) for kind, pattern in _PATTERNS.items()})
+    possible = _PATTERNS if any(map(text.lower().__contains__, _SIGNS)) else {}
+    return Counter({kind: len(pattern.findall(text)) for kind, pattern in possible.items()})
 
 
 def count_suspicious_content(text: str) -> Counter:

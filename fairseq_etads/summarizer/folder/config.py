@@ -122,9 +122,9 @@ def read_config(folder: Path) -> FolderConfig:
         raise InputError(f"{path}: {path.stat().st_size:,} bytes are not the settings of a model. {ADVICE}")
     with report_damage(path, ADVICE):
         content = json.loads(path.read_bytes().decode("utf-8"), parse_constant=_reject_json_constant)
-    check_format(content, KIND, path, "create one with etads-export", SCHEMA_VERSION)
+    sections = check_format(content, KIND, path, "create one with etads-export", SCHEMA_VERSION)
     try:
-        return _check_config(content)
+        return _check_config(sections)
     except InputError as problem:
         raise InputError(f"{path}: {problem}") from None
 
@@ -133,9 +133,8 @@ def _reject_json_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is not a number")
 
 
-def _check_config(content: Dict[str, Any]) -> FolderConfig:
+def _check_config(sections: Dict[str, Any]) -> FolderConfig:
     """Return the configuration, or raise InputError, to which the caller adds the path."""
-    sections = {name: value for name, value in content.items() if name not in ("format", "schema_version")}
     names = set(FolderConfig.__dataclass_fields__)
     for name in sorted(names ^ set(sections)):
         raise InputError(f"{'no' if name in names else 'unknown'} section {_shorten_value(name)}. {ADVICE}")

@@ -133,7 +133,7 @@ def test_the_task_compares_dictionaries_and_the_subword_model(tmp_path):
 )
 def test_kinds_and_versions(header, words):
     with pytest.raises(InputError, match=words) if words else contextlib.nullcontext():
-        check_format(header, "picking", "FILE", "make it again", newest=2, may_lack=True)
+        check_format(header, "picking", "FILE", "make it again", newest=2, older=True)
 
 
 def test_readers_refuse_a_later_version_and_read_files_without_one(tmp_path, monkeypatch):
